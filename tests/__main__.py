@@ -212,7 +212,7 @@ def set_up() -> Path:
         if reason:
             say(f"without compose {compose.VERSION}, for {reason}; tests that need it are skipped")
         elif not compose.complete(CACHE):
-            say(f"building compose {compose.VERSION}, which takes two minutes")
+            say(f"building compose {compose.VERSION} and its buildx, which takes some minutes")
             finish = stack.enter_context(compose.building(CACHE))
         install_packages()
         python = environment()

@@ -120,10 +120,3 @@ def test_what_a_plugin_would_need(daemon: Daemon) -> None:
     for path in ("pull?remote=x", "create?name=x"):
         status, text = asked(daemon, "POST", f"/plugins/{path}", [])
         assert status == 501 and "no managed plugins" in text
-
-
-@pytest.mark.parametrize("path", ["/session", "/grpc"])
-def test_buildkit_is_refused_with_the_way_out(daemon: Daemon, path: str) -> None:
-    headers = {"Connection": "Upgrade", "Upgrade": "h2c"}
-    answer = daemon.request("POST", path, headers=headers)
-    assert answer.status == 501 and "DOCKER_BUILDKIT=0" in answer.message

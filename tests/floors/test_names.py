@@ -13,6 +13,7 @@ ALIKE = {
         *("build", "containers", "events", "files", "images", "life", "names", "networks", "system", "volumes"),
         *("everyday", "websocket", "archives"),
     },
+    "a table of messages, and what it is about": {"content", "control", "worker", "policy", "session", "known"},
     "the way into a process": {"main"},
     "what one side writes and the other one reads": {"reader", "writer", "lines", "streams", "transport", "progress"},
     "the record, the parts or the store of the noun that its folder is": {

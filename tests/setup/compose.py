@@ -1,7 +1,8 @@
-"""docker compose v2, built by the machine's Go from the modules that the Go proxy has, and kept below the cache.
+"""docker compose v2 and buildx, built by the machine's Go from the modules that its proxy has, kept below the cache.
 
-Run by the set-up, beside the fetching of Debian's packages and of the virtual environment, for it takes two minutes on
-two processors. A build that fails says why and leaves nothing: the tests that need compose are skipped.
+Run by the set-up, beside the fetching of Debian's packages and of the virtual environment, for it takes some minutes on
+two processors. Compose has a version of buildx in it, which is the one that is built: they share most of their modules.
+A build that fails says why and leaves nothing: the tests that need either are skipped.
 """
 
 import contextlib
@@ -16,12 +17,15 @@ from pathlib import Path
 
 VERSION = "v2.40.3"
 MODULE = "github.com/docker/compose/v2"
+BUILDX = "github.com/docker/buildx/cmd/buildx"
 OLDEST = (1, 24)  # the Go that this version asks for
 SECONDS = 1200
 STEPS = (
     ("mod", "init", "build"),  # a module of its own: `go install` takes none whose go.mod excludes others
     ("get", f"{MODULE}/cmd@{VERSION}"),
     ("build", "-o", "docker-compose", "-ldflags", f"-s -w -X {MODULE}/internal.Version={VERSION}", f"{MODULE}/cmd"),
+    ("get", BUILDX),
+    ("build", "-o", "docker-buildx", "-ldflags", "-s -w", BUILDX),
 )
 # No C compiler is asked for, and none of this is left for others; more memory makes the compiler a quarter faster.
 SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-modcacherw -buildvcs=false -trimpath", "GOGC": "400", "GOWORK": "off"}
@@ -36,9 +40,14 @@ def place(cache: Path) -> Path:
     return cache / f"compose-{VERSION}" / "cli-plugins" / "docker-compose"
 
 
+def buildx(cache: Path) -> Path:
+    """Where buildx is, beside it."""
+    return place(cache).with_name("docker-buildx")
+
+
 def complete(cache: Path) -> bool:
-    """Whether it is there."""
-    return place(cache).exists()
+    """Whether both are there."""
+    return place(cache).exists() and buildx(cache).exists()
 
 
 def unable() -> str:
@@ -86,7 +95,8 @@ def building(cache: Path) -> Iterator[Callable[[], str]]:
             if status:
                 return (root / "log").read_text(errors="replace")[-2000:].strip()
             place(cache).parent.mkdir(parents=True, exist_ok=True)
-            (root / "docker-compose").replace(place(cache))
+            for made in (place(cache), buildx(cache)):
+                (root / made.name).replace(made)
             return ""
 
         try:

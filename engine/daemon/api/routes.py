@@ -75,6 +75,8 @@ _ROUTES = (
     Route("POST", "/commit", Late("containers.files", "commit")),
     Route("POST", "/build", Late("build", "build")),
     Route("POST", "/build/prune", Late("build", "prune")),
+    Route("POST", "/grpc", Late("buildkit", "grpc")),
+    Route("POST", "/session", Late("buildkit", "session")),
     Route("POST", "/images/create", images.create),
     Route("GET", "/images/json", images.list_),
     Route("GET", "/images/search", Late("images.registries", "search_")),
@@ -143,8 +145,6 @@ _ROUTES = (
 
 # What this engine refuses, and why. dockerd does these with parts that this engine does not have.
 REFUSED = (
-    ("POST", "/session", "it has the classic builder in the place of BuildKit: set DOCKER_BUILDKIT=0"),
-    ("POST", "/grpc", "it has the classic builder in the place of BuildKit: set DOCKER_BUILDKIT=0"),
     ("POST", "/swarm/init", "it serves its own host alone, without a swarm"),
     ("POST", "/swarm/join", "it serves its own host alone, without a swarm"),
     ("POST", "/plugins/pull", "it runs no managed plugins"),

@@ -18,7 +18,7 @@ else:
     login = late("engine.daemon.api.login")
 
 _PING_FIELDS = (
-    # 1 is the classic builder, 2 would be BuildKit, which this engine does not have.
+    # 1 is the classic builder, 2 would be BuildKit, which this engine does not have as a whole.
     ("Builder-Version", "1"),
     ("Cache-Control", "no-cache, no-store, must-revalidate"),
     ("Pragma", "no-cache"),

@@ -1,0 +1,42 @@
+"""The endpoints over which BuildKit's API is spoken: POST /grpc, on which a client calls the daemon, and POST /session,
+on which the daemon calls the client.
+
+Each request's thread runs its connection until the client goes. The first build of a client imports this module.
+"""
+
+from engine.daemon.api.request import Request
+from engine.daemon.buildkit import bridgeservice, controlservice, methods, serving, sessions
+from engine.daemon.buildkit.link import Link
+from engine.daemon.buildkit.serving import Method
+from engine.daemon.parts import DaemonParts
+from engine.errors import Invalid
+from engine.protocols.http import tokens
+
+_UPGRADED = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
+
+
+def grpc(engine: DaemonParts, request: Request) -> None:
+    """POST /grpc: serve the calls of a client."""
+    _check(request)
+    table = {
+        path: Method(*methods.TABLES[path], run)
+        for path, run in (controlservice.served(engine) | bridgeservice.served(engine)).items()
+    }
+    Link(request.upgrade(_UPGRADED), False, lambda stream: serving.accept(table, stream)).run()
+
+
+def session(_engine: DaemonParts, request: Request) -> None:
+    """POST /session: have a client's methods at hand for its jobs."""
+    _check(request)
+    id = request.headers.get(sessions.ID, "")
+    if not id:
+        raise Invalid("no session id: the header X-Docker-Expose-Session-Uuid is missing")
+    offers = sessions.offered(request.headers.get(sessions.OFFERS, ""))
+    link = Link(request.upgrade(_UPGRADED), True)
+    sessions.serve(sessions.Session(id, request.headers.get(sessions.SHARED_KEY, ""), offers, link))
+
+
+def _check(request: Request) -> None:
+    """Raise Invalid for a client that does not ask to go on in HTTP/2."""
+    if "h2c" not in tokens(request.headers.get("upgrade", "")):
+        raise Invalid("no upgrade to h2c was asked for")

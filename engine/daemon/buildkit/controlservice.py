@@ -1,0 +1,149 @@
+"""The service Control: what a client of BuildKit asks of the daemon about builds as a whole.
+
+Each method runs in a thread of its own.
+"""
+
+import contextlib
+import datetime
+import functools
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from engine.daemon.buildkit import exporting, frontend, jobs, methods, sessions, wishes, workers
+from engine.daemon.buildkit.jobs import Job
+from engine.daemon.buildkit.link import Link
+from engine.daemon.buildkit.messages import control
+from engine.daemon.buildkit.serving import Call
+from engine.daemon.images.image import Image
+from engine.daemon.parts import DaemonParts
+from engine.daemon.runtime import worker
+from engine.errors import EngineError, Invalid, NotBuilt
+
+_PIECE = 32 * 1024
+_VERSION = "github.com/moby/buildkit"  # whose API this is
+
+
+def list_workers(engine: DaemonParts, call: Call[control.ListWorkersRequest, control.ListWorkersResponse]) -> None:
+    """The one worker that there is."""
+    if call.one()["filter"]:
+        raise NotBuilt("filters of workers are not built in this engine")
+    call.send({"record": [workers.record(engine)]})
+
+
+def info(_engine: DaemonParts, call: Call[control.InfoRequest, control.InfoResponse]) -> None:
+    """Whose API this is."""
+    call.one()
+    call.send({"buildkitVersion": {"package": _VERSION}})
+
+
+def session(_engine: DaemonParts, call: Call[control.BytesMessage, control.BytesMessage]) -> None:
+    """A session whose connection of HTTP/2 travels in the messages of this call."""
+    fields = dict(call.metadata)
+    offers = b",".join(value for name, value in call.stream.fields or () if name == sessions.OFFERS.encode())
+    near, far = socket.socketpair()
+    with far:
+        worker.begin("session in", lambda: _carry_in(call, far))
+        worker.begin("session out", lambda: _carry_out(call, far))
+        sessions.serve(
+            sessions.Session(
+                fields.get(sessions.ID.encode(), b"").decode("ascii", "replace"),
+                fields.get(sessions.SHARED_KEY.encode(), b"").decode("utf-8", "replace"),
+                sessions.offered(offers.decode("ascii", "replace")),
+                Link(near, True),
+            )
+        )
+
+
+def _carry_in(call: Call[control.BytesMessage, control.BytesMessage], far: socket.socket) -> None:
+    try:
+        for message in call.every():
+            far.sendall(message["data"])
+    except (OSError, EngineError):  # either side has gone, which the other one is told by the end of the socket
+        pass
+    with contextlib.suppress(OSError):
+        far.shutdown(socket.SHUT_RDWR)
+
+
+def _carry_out(call: Call[control.BytesMessage, control.BytesMessage], far: socket.socket) -> None:
+    try:
+        while data := far.recv(_PIECE):
+            call.send({"data": data})
+    except (OSError, EngineError):
+        with contextlib.suppress(OSError):
+            far.shutdown(socket.SHUT_RDWR)
+
+
+def status(_engine: DaemonParts, call: Call[control.StatusRequest, control.StatusResponse]) -> None:
+    """All that a build tells, from its begin to its end."""
+    job = jobs.find(call.one()["Ref"], also_ended=True)
+    time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    call.head([(b"buildkit-current-timestamp", time.encode())])
+    for event in job.progress.follow():
+        if event is not None:
+            call.send(event)
+        elif call.stream.gone:
+            return
+
+
+def solve(engine: DaemonParts, call: Call[control.SolveRequest, control.SolveResponse]) -> None:
+    """A build, from its begin to its end. The client's own frontend, or one of this engine, says what is built."""
+    asked = call.one()
+    exporters = exporting.exporters_of(asked["Exporters"])
+    _refuse(asked)
+    job = jobs.begin(asked)
+    try:
+        call.stream.on_cut(lambda: job.give_up("the client has gone"))
+        image = _result(engine, job)
+        told = exporting.export(engine, job, image, exporters) if image is not None else {}
+    finally:
+        jobs.end(job)
+    call.send({"ExporterResponse": told})
+
+
+def _refuse(asked: control.SolveRequest) -> None:
+    """Raise NotBuilt for what this engine cannot do."""
+    cache = asked["Cache"] or {}
+    wanted: tuple[tuple[str, object], ...] = (
+        ("building a graph of operations (LLB)", asked["Definition"]),
+        ("inputs of a frontend", asked["FrontendInputs"]),
+        ("entitlements (--allow)", asked["Entitlements"]),
+        ("source policies", asked["SourcePolicy"]),
+        ("exporting a cache (--cache-to)", cache.get("Exports")),
+        ("importing a cache (--cache-from)", cache.get("Imports")),
+        ("exporting through the session", asked["EnableSessionExporter"]),
+    )
+    for what, value in wanted:
+        if value:
+            raise NotBuilt(f"{what} is not built in this engine")
+
+
+def _result(engine: DaemonParts, job: Job) -> Image | None:
+    """The image that is built; None where the client wants none."""
+    name = job.asked["Frontend"]
+    if name == wishes.NAME:
+        return frontend.solve(engine, job, job.asked["FrontendAttrs"])
+    if name:
+        raise NotBuilt(f"the frontend {name} is not built in this engine")
+    job.wait_for_answer()
+    result = job.returned
+    ref = result.get("ref") if result else None
+    if not ref or not ref["id"]:
+        return None
+    if ref["id"] not in job.images:
+        raise Invalid(f"unknown reference {ref['id']}")
+    return job.images[ref["id"]]
+
+
+_METHODS: dict[str, Callable[[DaemonParts, Any], None]] = {
+    methods.CONTROL + "ListWorkers": list_workers,
+    methods.CONTROL + "Info": info,
+    methods.CONTROL + "Session": session,
+    methods.CONTROL + "Status": status,
+    methods.CONTROL + "Solve": solve,
+}
+
+
+def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
+    """The methods by their paths."""
+    return {path: functools.partial(method, engine) for path, method in _METHODS.items()}

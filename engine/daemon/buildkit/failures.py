@@ -1,0 +1,69 @@
+"""How a failed build is told: the words, and the details from which a client draws the lines of the Dockerfile.
+
+The details are those of BuildKit: messages of JSON, named by their Go types.
+"""
+
+import base64
+import json
+from types import TracebackType
+from typing import Self
+
+from engine.daemon.buildkit.messages.known import Any, Status
+from engine.daemon.buildkit.serving import status_of
+from engine.daemon.buildkit.told import Vertices
+from engine.errors import CommandFailed, EngineError
+from engine.protocols import grpc, protobuf
+
+_TYPES = "github.com/moby/buildkit/"
+
+
+class Failing:
+    """Wraps the part of a build that follows the Dockerfile: an EngineError leaves it as a `grpc.Failed` with details.
+
+    name: of the Dockerfile; text: its bytes
+    """
+
+    def __init__(self, name: str, text: bytes, output: Vertices) -> None:
+        self._name = name
+        self._text = text
+        self._output = output
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        words = words_of(error) if isinstance(error, EngineError) else "internal error"
+        self._output.finish(words)
+        if isinstance(error, EngineError) and not isinstance(error, grpc.Failed):
+            raise grpc.Failed(self._status(error, words)) from error
+
+    def _status(self, error: EngineError, words: str) -> grpc.Status:
+        code = status_of(error).code
+        details: list[Any] = []
+        step = self._output.at
+        if step is not None:
+            lines = {"start": {"line": step.line}, "end": {"line": step.last_line}}
+            data = base64.b64encode(self._text).decode()
+            source = {"info": {"filename": self._name, "data": data, "language": "Dockerfile"}, "ranges": [lines]}
+            details.append(_detail("errdefs.Source", source))
+        if self._output.failed:
+            details.append(_detail("errdefs.Vertex", {"digest": self._output.failed}))
+        if isinstance(error, CommandFailed):
+            details.append(_detail("gatewayapi.ExitMessage", {"Code": error.code}))
+        status: Status = {"code": code, "message": words, "details": details}
+        return grpc.Status(code, words, protobuf.encode(Status, status))
+
+
+def words_of(error: EngineError) -> str:
+    """An error in BuildKit's words, where it has some of its own."""
+    if isinstance(error, CommandFailed):
+        return f'process "{error.command}" did not complete successfully: exit code: {error.code}'
+    return str(error)
+
+
+def _detail(name: str, value: object) -> Any:
+    return {"type_url": f"{_TYPES}{name}+json", "value": json.dumps(value, separators=(",", ":")).encode()}

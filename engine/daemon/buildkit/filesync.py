@@ -1,0 +1,173 @@
+"""Asks a client for a directory of its own: the conversation of fsutil over FileSync/DiffCopy, with what it asks for.
+
+Runs on a thread of the build. The client lists all, the daemon asks for the files that differ from its mirror, and a
+few of them travel at a time. A client that lists or sends what cannot be ends the build with words.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from urllib.parse import quote_plus
+
+from engine.daemon.buildkit import methods, mirror
+from engine.daemon.buildkit.calling import Outgoing
+from engine.daemon.buildkit.link import Link
+from engine.daemon.buildkit.messages import fsutil
+from engine.daemon.buildkit.messages.fsutil import Packet
+from engine.daemon.buildkit.mirror import Entry, Listing
+from engine.daemon.tar.space import check_room, check_space
+from engine.dataclass import dataclass
+from engine.errors import EngineError, Invalid, SystemFailure, Unavailable
+from engine.protocols import grpc
+from engine.protocols.hpack import Field
+
+_FAREWELL_SECONDS = 2.0
+_AT_A_TIME = 32  # files that were asked for and have not come whole
+_PATH = methods.FILES + "DiffCopy"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of the client's directory is to come. name: what the client calls the directory
+
+    followed: only these paths, and what their links lead to; excluded: patterns of .dockerignore
+    """
+
+    name: str
+    followed: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def fields(self) -> list[Field]:
+        """How the client is told."""
+        return [
+            *_fields("dir-name", (self.name,)),
+            *_fields("followpaths", self.followed),
+            *_fields("exclude-patterns", self.excluded),
+        ]
+
+
+def _fields(key: str, values: tuple[str, ...]) -> list[Field]:
+    """One field for each value; values that are not ASCII are encoded, and a further field says so."""
+    name = key.encode()
+    if all(value.isascii() for value in values):
+        return [(name, value.encode()) for value in values]
+    encoded = [(name, quote_plus(value.encode("utf-8", "surrogateescape")).encode()) for value in values]
+    return [*encoded, (name + b"-encoded", b"1")]
+
+
+def receive(link: Link, wanted: Wanted, root: int, progress: Callable[[int], None]) -> Listing:
+    """Make the directory `root` the same as the client's; what the client has listed.
+
+    progress: takes the bytes that have come so far. Raises Invalid, Unavailable, SystemFailure
+    """
+    with Outgoing[Packet, Packet](link, _PATH, Packet, Packet, wanted.fields()) as call:
+        receiving = _Receiving(call, root, progress)
+        try:
+            listing = receiving.listed()
+            receiving.fetch(mirror.settle(root, listing))
+            mirror.finish(root, listing)
+        except OSError as error:
+            fault = SystemFailure(f"cannot store the build context: {(error.strerror or str(error)).lower()}")
+            receiving.refuse(fault)
+            raise fault from error
+        except Invalid as error:
+            receiving.refuse(error)
+            raise
+        except grpc.Failed as error:
+            raise Unavailable(f"the client cannot send {wanted.name}: {error}") from error
+        finally:
+            receiving.close()
+        call.send({"type": fsutil.FINISH})
+        call.end()
+        receiving.ended()
+        return listing
+
+
+class _Receiving:
+    """The daemon's side of one conversation."""
+
+    def __init__(self, call: Outgoing[Packet, Packet], root: int, progress: Callable[[int], None]) -> None:
+        self._call = call
+        self._root = root
+        self._progress = progress
+        self._come = 0
+        self._open: dict[int, tuple[int, Entry]] = {}
+
+    def _next(self) -> Packet:
+        packet = self._call.receive()
+        if packet is None:
+            raise Invalid("the client has ended before it has sent all")
+        if packet["type"] == fsutil.ERROR:
+            raise Invalid(f"error from sender: {packet['data'].decode('utf-8', 'replace')[:1000]}")
+        return packet
+
+    def listed(self) -> Listing:
+        """Take the list; it ends with an entry of nothing."""
+        listing = Listing()
+        while (said := self._next())["stat"] is not None:
+            if said["type"] != fsutil.STAT:
+                raise Invalid("the client sends data that nobody has asked for")
+            listing.add(said["stat"])
+        return listing
+
+    def fetch(self, files: list[Entry]) -> None:
+        """Ask for these, and write what comes."""
+        waiting = iter(files)
+        left = len(files)
+        for entry in waiting:
+            self._ask(entry)
+            if len(self._open) == _AT_A_TIME:
+                break
+        while left:
+            packet = self._next()
+            known = self._open.get(packet["ID"])
+            if packet["type"] != fsutil.DATA or known is None:
+                raise Invalid("the client sends data that nobody has asked for")
+            fd, entry = known
+            if packet["data"]:
+                self._write(fd, entry, packet["data"])
+                continue
+            del self._open[entry.number]
+            mirror.close(fd, entry)
+            left -= 1
+            following = next(waiting, None)
+            if following is not None:
+                self._ask(following)
+        self._progress(self._come)
+
+    def _ask(self, entry: Entry) -> None:
+        check_space(self._root)
+        check_room(self._root, entry.size)
+        self._open[entry.number] = mirror.create(self._root, entry), entry
+        self._call.send({"type": fsutil.REQUEST, "ID": entry.number})
+
+    def _write(self, fd: int, entry: Entry, data: bytes) -> None:
+        self._come += len(data)
+        if os.lseek(fd, 0, os.SEEK_CUR) + len(data) > entry.size:
+            raise Invalid(f"{entry.path}: it has changed while it was sent")
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        self._progress(self._come)
+
+    def refuse(self, error: EngineError) -> None:
+        """Tell the client why this ends, and give it the time to read that."""
+        with contextlib.suppress(EngineError):  # it may be gone, which is no news
+            self._call.stream.deadline = time.monotonic() + _FAREWELL_SECONDS
+            self._call.send({"type": fsutil.ERROR, "data": str(error).encode()})
+            self._call.end()
+            for _ in self._call.every():
+                pass
+
+    def ended(self) -> None:
+        """Read the client's own end."""
+        while (packet := self._call.receive()) is not None:
+            if packet["type"] not in (fsutil.FINISH, fsutil.STAT):
+                raise Invalid("the client sends data that nobody has asked for")
+
+    def close(self) -> None:
+        """Close the files that have not come whole."""
+        for fd, _ in self._open.values():
+            os.close(fd)
+        self._open.clear()

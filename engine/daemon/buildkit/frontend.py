@@ -1,0 +1,92 @@
+"""The frontend `dockerfile.v0`: fetches the Dockerfile and the context from the client's session, and builds.
+
+Runs on the thread of the call that asks for it.
+"""
+
+from collections.abc import Mapping
+
+from engine.daemon.build import building
+from engine.daemon.build.build import made
+from engine.daemon.build.context import Context
+from engine.daemon.build.options import Options
+from engine.daemon.buildkit import methods, sessions, told, wishes
+from engine.daemon.buildkit.calling import unary
+from engine.daemon.buildkit.clientfiles import ClientFiles
+from engine.daemon.buildkit.failures import Failing
+from engine.daemon.buildkit.jobs import Job
+from engine.daemon.buildkit.messages import session as messages
+from engine.daemon.buildkit.offers import SessionGiver
+from engine.daemon.buildkit.sessions import Session
+from engine.daemon.images.image import Image
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import DaemonParts
+from engine.protocols import grpc
+
+_HUB = "https://index.docker.io/v1/"
+"""How docker's clients name the registry docker.io."""
+
+
+def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Image:
+    """Build what the options ask for. The image is kept from removal until the build of the client ends.
+
+    Raises EngineErrors; one that belongs to a line of the Dockerfile tells which.
+    """
+    asked = wishes.read(options)
+    session = sessions.find(job.asked["Session"])
+    _end_with(session, job)
+    files = ClientFiles(engine.settings.data_root, job, session, asked)
+    context: Context | None = None
+    if asked.context:
+        context = files.remote()
+        text, ignored = context.dockerfile, None
+    else:
+        text, ignored = files.dockerfile()
+    output = told.Vertices(job.progress)
+    chosen = Options(
+        dockerfile=asked.filename,
+        no_cache=asked.no_cache,
+        pull=asked.pull,
+        force_remove=True,
+        args=asked.args,
+        labels=asked.labels,
+        target=asked.target,
+        platform=asked.platform,
+        host=asked.host,
+        credentials=lambda domain: credentials(session, domain),
+    )
+    with Failing(asked.filename, text, output):
+        _, plan, _ = building.prepare(text, asked.filename, chosen)
+        output.plan(plan.stages)
+        if context is None:
+            context = files.context(text, ignored)
+        image = job.held.enter_context(made(engine, chosen, context, output, job.caller, SessionGiver(session))).image
+        output.finish()
+    return image
+
+
+def _end_with(session: Session, job: Job) -> None:
+    """Have the build end when the client's session does."""
+
+    def lost() -> None:
+        job.give_up("the session was lost")
+
+    session.watch(lost)
+    job.held.callback(session.unwatch, lost)
+
+
+def credentials(session: Session, domain: str) -> Object | None:
+    """What the client has for a registry; None where it has nothing, or offers no credentials."""
+    path = methods.AUTH + "Credentials"
+    if path.lower() not in session.offers:
+        return None
+    host = _HUB if domain == "docker.io" else domain
+    asked: messages.CredentialsRequest = {"Host": host}
+    try:
+        found = unary(session.link, path, messages.CredentialsRequest, messages.CredentialsResponse, asked)
+    except grpc.Failed:  # as from a client that has none
+        return None
+    if not found["Secret"]:
+        return None
+    if not found["Username"]:
+        return {"identitytoken": found["Secret"], "serveraddress": host}
+    return {"username": found["Username"], "password": found["Secret"], "serveraddress": host}

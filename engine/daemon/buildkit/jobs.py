@@ -1,0 +1,133 @@
+"""The builds that clients have begun, each by the name (ref) that its client gave it.
+
+Control/Solve begins and ends a build in its own thread. Other calls of the same client meet it by the ref: Status
+watches it, those of LLBBridge feed it. Some that have ended are kept, because Status may come late. The lock is held
+for a look or a change, and never while a client is waited for.
+"""
+
+import collections
+import contextlib
+import os
+import select
+import threading
+import time
+
+from engine.daemon.build.build import Caller
+from engine.daemon.buildkit.messages.control import SolveRequest
+from engine.daemon.buildkit.messages.gateway import Result
+from engine.daemon.buildkit.progress import Progress
+from engine.daemon.images.image import Image
+from engine.dataclass import dataclass, field
+from engine.errors import Conflict, EngineError, NotFound
+
+_PATIENCE_SECONDS = 6.0  # as long as BuildKit waits for a build that a client asks about before it begins
+_MOST_ENDED = 8
+
+
+class Cancelled(EngineError):
+    """The client has given the build up."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One build. held: closed at its end; images: what LLBBridge/Solve has made, by the ids that the client got
+
+    returned: what the client's own frontend gave back
+    """
+
+    ref: str
+    asked: SolveRequest
+    progress: Progress
+    held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    images: dict[str, Image] = field(default_factory=dict)
+    returned: Result | None = None
+    failure: EngineError | None = None
+    _answered: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+    _given_up: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+    _why: str = ""
+
+    @property
+    def caller(self) -> Caller:
+        """How the builder learns that nobody waits any more."""
+        return Caller(self.watch, self.check, self.gone)
+
+    def answer(self, result: Result | None, failure: EngineError | None = None) -> None:
+        """The client's frontend has ended, with a result or a failure."""
+        self.returned, self.failure = result, failure
+        os.eventfd_write(self._answered, 1)
+
+    def wait_for_answer(self) -> None:
+        """Wait until the client's frontend has ended. Raises Cancelled, and the failure it ended with."""
+        self.watch(self._answered)
+        if self.failure is not None:
+            raise self.failure
+
+    def give_up(self, why: str) -> None:
+        """Nobody waits for the build any more; may be called from any thread, and more than once."""
+        self._why = self._why or why
+        with contextlib.suppress(OSError):  # the build has ended meanwhile
+            os.eventfd_write(self._given_up, 1)
+
+    def watch(self, descriptor: int) -> None:
+        """Sleep until a descriptor is readable. Raises Cancelled."""
+        poll = select.poll()
+        poll.register(self._given_up, select.POLLIN)
+        poll.register(descriptor, select.POLLIN)
+        poll.poll()
+        self.check()
+
+    def check(self) -> None:
+        """Raise Cancelled once nobody waits any more."""
+        if self.gone():
+            raise Cancelled(f"context canceled: {self._why}")
+
+    def gone(self) -> bool:
+        """Whether nobody waits any more."""
+        return bool(self._why)
+
+    def close(self) -> None:
+        """The build has ended."""
+        self.progress.close()
+        self.held.close()
+        for fd in (self._answered, self._given_up):
+            os.close(fd)
+
+
+_changed = threading.Condition()
+_running: dict[str, Job] = {}  # guarded by `_changed`, as is the next
+_ended: collections.OrderedDict[str, Job] = collections.OrderedDict()
+
+
+def begin(asked: SolveRequest) -> Job:
+    """A new build. Raises Conflict for a ref that is taken."""
+    job = Job(asked["Ref"], asked, Progress(asked["Ref"]))
+    with _changed:
+        if job.ref in _running or job.ref in _ended:
+            raise Conflict(f"job ID {job.ref} exists")
+        _running[job.ref] = job
+        _changed.notify_all()
+    return job
+
+
+def end(job: Job) -> None:
+    """It runs no more; those who come late can still be told of it."""
+    job.close()
+    with _changed:
+        del _running[job.ref]
+        _ended[job.ref] = job
+        while len(_ended) > _MOST_ENDED:
+            _ended.popitem(last=False)
+
+
+def find(ref: str, also_ended: bool = False) -> Job:
+    """The build of that ref, which may begin a little later. Raises NotFound."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    with _changed:
+        while True:
+            found = _running.get(ref) or (_ended.get(ref) if also_ended else None)
+            if found is not None:
+                return found
+            left = until - time.monotonic()
+            if left <= 0:
+                raise NotFound(f"no such job {ref}")
+            _changed.wait(left)

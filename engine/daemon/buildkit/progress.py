@@ -1,0 +1,135 @@
+"""What a build of BuildKit's API does, step by step, and those who watch it.
+
+A step is a vertex: it begins, writes, counts bytes, and ends. Whoever watches is told of all from the build's begin, so
+that a client that comes late sees the same. What the commands of one step write is kept up to a limit, as in BuildKit.
+The lock is held for one event, and never while a client is waited for.
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+
+from engine.daemon.buildkit.messages.control import StatusResponse, VertexStatus
+from engine.daemon.buildkit.messages.control import Vertex as VertexMessage
+from engine.daemon.buildkit.messages.known import Timestamp, moment
+
+_MOST_LOGGED = 2 << 20  # bytes of one vertex
+_CLIPPED = b"\n[output clipped, log limit 2MiB reached]\n"
+STDOUT, STDERR = 1, 2
+
+
+def now() -> Timestamp:
+    """The time as a message has it."""
+    return moment(time.time_ns())
+
+
+class Progress:
+    """The events of one build, in order. ref: the client's name of the build"""
+
+    def __init__(self, ref: str) -> None:
+        self._ref = ref
+        self._changed = threading.Condition()
+        self._events: list[StatusResponse] = []  # guarded by `_changed`
+        self._over = False
+        self._count = 0
+
+    def vertex(self, name: str, inputs: tuple[str, ...] = ()) -> "Vertex":
+        """A step that is going to be made. inputs: digests of those that it needs"""
+        with self._changed:
+            self._count += 1
+            mark = f"{self._ref} {self._count} {name}"
+        vertex = Vertex(
+            self, f"sha256:{hashlib.sha256(mark.encode('utf-8', 'surrogateescape')).hexdigest()}", name, inputs
+        )
+        vertex.tell()
+        return vertex
+
+    def add(self, event: StatusResponse) -> None:
+        """One more event."""
+        with self._changed:
+            self._events.append(event)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def follow(self) -> Iterator[StatusResponse | None]:
+        """All events from the first, until the last; None about each second in which there is none."""
+        place = 0
+        while True:
+            with self._changed:
+                if place == len(self._events) and not self._over:
+                    self._changed.wait(1.0)
+                found = self._events[place:]
+                over = self._over and not found
+            if over:
+                return
+            place += len(found)
+            if not found:
+                yield None
+            yield from found
+
+
+class Vertex:
+    """One step, as the thread that makes it tells of it. digest: its name for others"""
+
+    def __init__(self, progress: Progress, digest: str, name: str, inputs: tuple[str, ...]) -> None:
+        """Tells nothing yet."""
+        self.digest = digest
+        self._progress = progress
+        self._name = name
+        self._inputs = inputs
+        self._started: Timestamp | None = None
+        self._cached = False
+        self._logged = 0
+        self._running: dict[str, VertexStatus] = {}
+
+    def tell(self, completed: Timestamp | None = None, error: str = "") -> None:
+        """Tell how it stands."""
+        vertex: VertexMessage = {
+            "digest": self.digest,
+            "inputs": list(self._inputs),
+            "name": self._name,
+            "cached": self._cached,
+            "started": self._started,
+            "completed": completed,
+            "error": error,
+        }
+        self._progress.add({"vertexes": [vertex]})
+
+    def begin(self) -> None:
+        """It begins."""
+        self._started = now()
+        self.tell()
+
+    def cached(self) -> None:
+        """It need not be made."""
+        self._cached = True
+
+    def log(self, data: bytes, stream: int) -> None:
+        """What a command has written. stream: STDOUT or STDERR"""
+        if self._logged > _MOST_LOGGED:
+            return
+        self._logged += len(data)
+        if self._logged > _MOST_LOGGED:
+            data = data[: len(data) - (self._logged - _MOST_LOGGED)] + _CLIPPED
+        self._progress.add({"logs": [{"vertex": self.digest, "timestamp": now(), "stream": stream, "msg": data}]})
+
+    def count(self, id: str, current: int, total: int = 0, name: str = "", ended: bool = False) -> None:
+        """Part of the step, named by `id`, has come so far: of `total` bytes, where that is known."""
+        known = self._running.setdefault(id, {"ID": id, "vertex": self.digest, "started": now()})
+        told = now()
+        known |= {"name": name, "current": current, "total": total, "timestamp": told}
+        if ended:
+            known["completed"] = told
+        self._progress.add({"statuses": [{**known}]})
+
+    def end(self, error: str = "") -> None:
+        """It has ended. error: why it failed"""
+        if self._started is None:
+            self._started = now()
+        self.tell(now(), error)

@@ -1,0 +1,32 @@
+"""What this engine says of itself as a builder: one worker, and what a client may ask of it.
+
+A capability is listed here once what it names is built, and not before: clients do without the others.
+"""
+
+from engine.daemon.buildkit.messages.caps import APICap
+from engine.daemon.buildkit.messages.worker import WorkerRecord
+from engine.daemon.images import platform as platforms
+from engine.daemon.parts import DaemonParts
+
+_FRONTEND = ("proto.refarray", "return", "returnmap", "solve.base")
+_LLB: tuple[str, ...] = ()
+
+
+def record(engine: DaemonParts) -> WorkerRecord:
+    """The one worker. Its name is the daemon's id."""
+    host = platforms.host()
+    return {
+        "ID": engine.id,
+        "Labels": {"org.mobyproject.buildkit.worker.executor": "engine"},
+        "platforms": [{"Architecture": host.architecture, "OS": host.os, "Variant": host.variant}],
+    }
+
+
+def frontend_capabilities() -> list[APICap]:
+    """What a frontend may ask."""
+    return [{"ID": name, "Enabled": True} for name in _FRONTEND]
+
+
+def graph_capabilities() -> list[APICap]:
+    """What a graph of operations may have."""
+    return [{"ID": name, "Enabled": True} for name in _LLB]

@@ -1,0 +1,182 @@
+"""BuildKit's API on the daemon's own socket: the upgrade, what it says of itself, and clients that mean harm."""
+
+import contextlib
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from engine.daemon.buildkit import methods
+from engine.daemon.buildkit.calling import unary
+from engine.daemon.buildkit.link import Link, Lost
+from engine.daemon.buildkit.messages import control, gateway
+from engine.protocols import grpc as ours
+from engine.protocols import protobuf
+from tests.harness.daemon import Daemon
+
+LONG = 20
+UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
+
+
+def dial(daemon: Daemon, path: str, fields: str = UPGRADE) -> socket.socket:
+    """A connection whose upgrade the daemon has accepted."""
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(LONG)
+    peer.connect(str(daemon.socket))
+    peer.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n".encode())
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        more = peer.recv(1)
+        assert more, head
+        head += more
+    assert head.startswith(b"HTTP/1.1 101"), head
+    assert b"\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n" in head
+    return peer
+
+
+@contextlib.contextmanager
+def linked(daemon: Daemon) -> Iterator[Link]:
+    """The API, as a client calls it."""
+    link = Link(dial(daemon, "/grpc"), True)
+    thread = threading.Thread(target=link.run)
+    thread.start()
+    try:
+        yield link
+    finally:
+        link.close()
+        thread.join(LONG)
+
+
+@pytest.mark.parametrize("path", ["/grpc", "/session"])
+def test_who_does_not_ask_for_http_2_is_told(daemon: Daemon, path: str) -> None:
+    answer = daemon.request("POST", path)
+    assert (answer.status, answer.message) == (400, "no upgrade to h2c was asked for")
+
+
+def test_a_session_has_an_id(daemon: Daemon) -> None:
+    answer = daemon.request("POST", "/session", headers={"Connection": "Upgrade", "Upgrade": "h2c"})
+    assert answer.status == 400 and "X-Docker-Expose-Session-Uuid" in answer.message
+
+
+def test_the_worker(daemon: Daemon) -> None:
+    with linked(daemon) as link:
+        path = methods.CONTROL + "ListWorkers"
+        (found,) = unary(link, path, control.ListWorkersRequest, control.ListWorkersResponse, {})["record"]
+        assert found["ID"] == daemon.request("GET", "/info").json()["ID"]
+        assert found["platforms"][0]["OS"] == "linux"
+        told = unary(link, methods.CONTROL + "Info", control.InfoRequest, control.InfoResponse, {})
+        assert told["buildkitVersion"]["package"] == "github.com/moby/buildkit"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"Definition": {"ops": [b"x"]}}, "a graph of operations (LLB) is not built in this engine"),
+        ({"Frontend": "gateway.v0"}, "the frontend gateway.v0 is not built in this engine"),
+        ({"Entitlements": ["network.host"]}, "entitlements (--allow) is not built in this engine"),
+        ({"Cache": {"Exports": [{"Type": "inline"}]}}, "exporting a cache (--cache-to) is not built in this engine"),
+        ({"Exporters": [{"Type": "oci"}]}, "the exporter oci (--output) is not built in this engine"),
+        (
+            {"Frontend": "dockerfile.v0", "FrontendAttrs": {"unheard-of": "1"}},
+            "the option unheard-of of dockerfile.v0 is not built in this engine",
+        ),
+    ],
+)
+def test_what_is_not_built_is_named(daemon: Daemon, more: control.SolveRequest, words: str) -> None:
+    asked: control.SolveRequest = {"Ref": uuid.uuid4().hex, "Session": "none", **more}
+    with linked(daemon) as link, pytest.raises(ours.Failed) as caught:
+        unary(link, methods.CONTROL + "Solve", control.SolveRequest, control.SolveResponse, asked)
+    assert caught.value.status.code == ours.UNIMPLEMENTED
+    assert words in caught.value.status.words
+
+
+def test_a_session_that_never_comes(daemon: Daemon) -> None:
+    asked: control.SolveRequest = {"Ref": uuid.uuid4().hex, "Session": "none", "Frontend": "dockerfile.v0"}
+    with linked(daemon) as link, pytest.raises(ours.Failed) as caught:
+        unary(link, methods.CONTROL + "Solve", control.SolveRequest, control.SolveResponse, asked)
+    assert caught.value.status.code == ours.NOT_FOUND
+    assert "no active session for none" in caught.value.status.words
+
+
+def test_a_build_that_nobody_begins(daemon: Daemon) -> None:
+    with linked(daemon) as link, pytest.raises(ours.Failed) as caught:
+        unary(link, methods.GATEWAY + "Ping", gateway.PingRequest, gateway.PongResponse, {})
+    assert (caught.value.status.code, caught.value.status.words) == (ours.NOT_FOUND, "no such job ")
+
+
+def test_hostile_bytes_end_in_words(daemon: Daemon) -> None:
+    """Of every method: what is no message, what lies too deep, and any bytes at all; the daemon serves on."""
+    deep = b""
+    for _ in range(150):
+        deep = b"\x12" + protobuf._varint(len(deep)) + deep
+    served = [path for path in methods.TABLES if path.startswith((methods.CONTROL, methods.GATEWAY))]
+    with linked(daemon) as link:
+        for path in (*served, "/x.Y/Z", "", "/"):
+            for data in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", deep, os.urandom(50), b"\x0a\x05\xff\xff\xff\xff\xff"):
+                stream = link.open(
+                    [
+                        (b":method", b"POST"),
+                        (b":scheme", b"http"),
+                        (b":path", path.encode() or b"?"),
+                        (b"content-type", ours.CONTENT_TYPE),
+                    ]
+                )
+                stream.deadline = None
+                with contextlib.suppress(Lost):
+                    stream.send(data)
+                    stream.end()
+                    if path.endswith(("Status", "Ping", "Return")) and data not in (b"\xff", deep):
+                        stream.cancel()  # it would wait some seconds for a build of that name
+                        continue
+                    while stream.receive() is not None:
+                        pass
+                    status = ours.status_of(stream.ending())
+                    assert status.code not in (ours.OK, ours.INTERNAL) or path.endswith(("ListWorkers", "Info")), path
+    assert daemon.request("GET", "/_ping").status == 200
+
+
+def test_what_is_no_http_2_ends_the_connection_alone(daemon: Daemon) -> None:
+    for path, fields in (
+        ("/grpc", UPGRADE),
+        ("/session", f"{UPGRADE}X-Docker-Expose-Session-Uuid: {uuid.uuid4().hex}\r\n"),
+    ):
+        with dial(daemon, path, fields) as peer:
+            peer.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+            while peer.recv(65536):
+                pass
+    assert daemon.request("GET", "/_ping").status == 200
+
+
+def test_a_real_client_of_grpc_meets_it(daemon: Daemon) -> None:
+    """grpcio, which brings its own HTTP/2, through a socket that makes the upgrade for it."""
+    near, far = socket.socketpair()
+    peer = dial(daemon, "/grpc")
+
+    def copy(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    place = f"{daemon.socket}.grpc"
+    with socket.socket(socket.AF_UNIX) as listening, near, far, peer:
+        listening.bind(place)
+        listening.listen()
+        channel = grpc.insecure_channel(f"unix:{place}")
+        call = channel.unary_unary(methods.CONTROL + "ListWorkers", bytes, bytes).future(b"", timeout=LONG)
+        client, _ = listening.accept()
+        threads = [threading.Thread(target=copy, args=pair) for pair in ((client, peer), (peer, client))]
+        for thread in threads:
+            thread.start()
+        found = protobuf.decode(control.ListWorkersResponse, call.result())
+        assert len(found["record"]) == 1
+        channel.close()
+        for thread in threads:
+            thread.join(LONG)
+        client.close()
+    os.unlink(place)

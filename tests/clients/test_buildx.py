@@ -1,0 +1,320 @@
+"""`docker build` as people type it: the real CLI with the real buildx, and nothing set but the daemon's address."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.__main__ import CACHE
+from tests.clients.cli import said
+from tests.clients.conftest import Client
+from tests.harness.daemon import Daemon
+from tests.setup import compose as built
+
+LONG = 60
+
+
+class Building:
+    """`docker` with buildx, in a directory of its own; `it("build", ...)` is what became of the command."""
+
+    def __init__(self, daemon: Daemon, place: Path, settings: Path) -> None:
+        self.place = place
+        self.daemon = daemon
+        self.environment = {**daemon.environment, "DOCKER_CONFIG": str(settings), "BUILDKIT_PROGRESS": "plain"}
+        self.environment.pop("DOCKER_BUILDKIT", None)
+
+    def __call__(self, *words: str, input: bytes = b"") -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            ["docker", *words],
+            cwd=self.place,
+            env=self.environment,
+            input=input,
+            capture_output=True,
+            timeout=LONG,
+        )
+        done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+        return done
+
+    def begun(self, *words: str) -> subprocess.Popen:
+        """A command that goes on."""
+        return subprocess.Popen(
+            ["docker", *words],
+            cwd=self.place,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def write(self, *lines: str, name: str = "Dockerfile") -> None:
+        """The Dockerfile, whose steps are nobody else's."""
+        (self.place / name).write_text("\n".join((f"FROM busybox\nLABEL of={uuid.uuid4().hex}", *lines)) + "\n")
+
+
+def told(done: subprocess.CompletedProcess, status: int = 0) -> str:
+    """What buildx tells of a build, which ended with this status."""
+    assert done.returncode == status, (done.stdout, done.stderr)
+    return done.stderr
+
+
+@pytest.fixture
+def buildx(daemon: Daemon, docker: Client, tmp_path: Path) -> Building:
+    """With an empty directory."""
+    if not built.complete(CACHE):
+        pytest.skip("needs buildx, which the set-up builds where it has Go")
+    plugins = tmp_path / "settings" / "cli-plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "docker-buildx").symlink_to(built.buildx(CACHE))
+    (tmp_path / "context").mkdir()
+    return Building(daemon, tmp_path / "context", plugins.parent)
+
+
+@pytest.fixture
+def tag(docker: Client) -> Iterator[str]:
+    """A name for an image that is gone after the test."""
+    name = f"built-{uuid.uuid4().hex[:12]}"
+    yield name
+    docker("rmi", "-f", name)
+
+
+def test_an_image_is_built_named_and_run(buildx: Building, docker: Client, tag: str) -> None:
+    buildx.write("COPY a /a", "RUN cat /a; echo words >&2", "ENV x=y", 'CMD ["cat", "/a"]')
+    (buildx.place / "a").write_text("hello\n")
+    output = told(buildx("build", "-t", tag, "."))
+    assert 'building with "default" instance using docker driver' in output
+    for line in ("[internal] load build definition from Dockerfile", "[1/3] FROM busybox", "[2/3] COPY a /a"):
+        assert re.search(rf"^#\d+ {re.escape(line)}$", output, re.MULTILINE), output
+    assert re.search(r"^#\d+ \d+\.\d+ hello$", output, re.MULTILINE)
+    assert re.search(r"^#\d+ \d+\.\d+ words$", output, re.MULTILINE)
+    assert f"naming to docker.io/library/{tag}:latest" in output
+    assert said(docker("run", "--rm", tag)) == "hello\n"
+
+
+def test_what_did_not_change_is_cached_and_does_not_travel(buildx: Building, tag: str) -> None:
+    buildx.write("COPY . /c", "RUN echo ran")
+    for number in range(20):
+        (buildx.place / str(number)).write_bytes(bytes(50_000))
+    first = told(buildx("build", "-t", tag, "."))
+    second = told(buildx("build", "-t", tag, "."))
+    assert second.count(" CACHED") == 2
+    (buildx.place / "7").write_text("another")
+    third = told(buildx("build", "-t", tag, "."))
+    assert " CACHED" not in third
+
+    def transferred(output: str) -> list[str]:
+        return re.findall(r"transferring context: ([\d.]+\w?B)", output)
+
+    assert transferred(first)[-1].endswith("MB")
+    assert transferred(second) == []
+    assert transferred(third)[-1] == "7B"
+
+
+def test_tags_and_files_that_tell_of_the_result(buildx: Building, docker: Client, tag: str, tmp_path: Path) -> None:
+    buildx.write("RUN echo ran")
+    files = "--iidfile", str(tmp_path / "id"), "--metadata-file", str(tmp_path / "metadata")
+    told(buildx("build", "-t", tag, "-t", f"{tag}:b", *files, "."))
+    id = said(docker("inspect", "-f", "{{.Id}}", f"{tag}:b")).strip()
+    assert (tmp_path / "id").read_text() == id
+    assert f'"containerimage.digest": "{id}"' in (tmp_path / "metadata").read_text()
+    assert buildx("build", "-q", ".").stdout.strip() == id
+    docker("rmi", "-f", f"{tag}:b")
+
+
+def test_a_command_that_fails_is_told_with_its_line(buildx: Building) -> None:
+    buildx.write("RUN echo why >&2; exit 3", "RUN echo never")
+    output = told(buildx("build", "."), 1)
+    assert 'process "/bin/sh -c echo why >&2; exit 3" did not complete successfully: exit code: 3' in output
+    assert re.search(r"^   3 \| >>> RUN echo why >&2; exit 3$", output, re.MULTILINE), output
+    assert "never" not in re.sub(r"RUN echo never", "", output)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["RUNN x"], "unknown instruction: RUNN"),
+        (["COPY absent /"], "absent"),
+        (["FROM nothing-of-that-name.example/x"], "nothing-of-that-name.example"),
+    ],
+    ids=["syntax", "source", "base"],
+)
+def test_other_failures_are_told_in_words(buildx: Building, lines: list[str], words: str) -> None:
+    buildx.write(*lines)
+    assert words in told(buildx("build", "."), 1)
+
+
+def test_no_dockerfile(buildx: Building) -> None:
+    assert "failed to read dockerfile: open Dockerfile: no such file or directory" in told(buildx("build", "."), 1)
+
+
+def test_options_reach_the_steps(buildx: Building, docker: Client, tag: str) -> None:
+    buildx.write(
+        *("ARG word", "ARG TARGETPLATFORM", "RUN echo word $word $TARGETPLATFORM", "RUN cat /etc/hosts"),
+        *("RUN ulimit -n", "RUN df -k /dev/shm | tail -1", "RUN ip addr || true", "FROM scratch AS never", "RUN never"),
+        name="Other",
+    )
+    lines = (buildx.place / "Other").read_text().replace("FROM busybox", "FROM busybox AS one", 1)
+    (buildx.place / "Other").write_text(lines)
+    options = (
+        *("--build-arg", "word=hello", "--label", "kind=made", "--add-host", "far.example:10.1.2.3"),
+        *("--ulimit", "nofile=77:99", "--shm-size", "2m", "--network", "none", "--target", "one", "--no-cache"),
+    )
+    output = told(buildx("build", *options, "-f", "Other", "-t", tag, "."))
+    for words in ("word hello linux/", "10.1.2.3\tfar.example", " 77\n", " 2048 "):
+        assert words in output, output
+    assert "never" not in output
+    assert "eth0" not in output
+    assert said(docker("inspect", "-f", '{{index .Config.Labels "kind"}}', tag)).strip() == "made"
+
+
+def test_dockerignore(buildx: Building) -> None:
+    buildx.write("COPY . /c", "RUN find /c -type f | sort | tr '\\n' ' '")
+    for name in ("a.o", "b.c", "keep.o"):
+        (buildx.place / name).write_text(name)
+    (buildx.place / ".dockerignore").write_text("*.o\n!keep.o\n.dockerignore\nDockerfile*\n")
+    assert " /c/b.c /c/keep.o" in told(buildx("build", "."))
+    (buildx.place / "Dockerfile.dockerignore").write_text("*.c\n.dockerignore\nDockerfile*\n")
+    assert " /c/a.o /c/keep.o" in told(buildx("build", "."))
+
+
+def test_a_secret_is_there_for_its_step_alone(buildx: Building, docker: Client, tag: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the word")
+    buildx.write(
+        "RUN --mount=type=secret,id=s cat /run/secrets/s; ls -ln /run/secrets",
+        "RUN --mount=type=secret,id=s,target=/x/y,mode=0444,uid=7 cat /x/y; ls -ln /x/y",
+        "RUN --mount=type=secret,id=absent test ! -e /run/secrets/absent",
+        "RUN test ! -e /run/secrets && test ! -e /x && echo gone",
+    )
+    output = told(buildx("build", "-t", tag, "--secret", f"id=s,src={tmp_path}/secret", "."))
+    assert output.count("the word") == 2
+    assert "-r--------    1 0        0 " in output
+    assert "-r--r--r--    1 7        0 " in output
+    assert " gone" in output
+    assert "the word" not in said(docker("history", "--no-trunc", tag))
+    assert os.listdir(buildx.daemon.exec_root / "given") == []
+    buildx.write("RUN --mount=type=secret,id=absent,required=true true")
+    assert "secret absent: not found" in told(buildx("build", "."), 1)
+
+
+@contextlib.contextmanager
+def agent(path: Path) -> Iterator[None]:
+    """An agent of SSH that answers each message with itself, backwards."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    peer, _ = listening.accept()
+                    with peer:
+                        while data := peer.recv(100):
+                            peer.sendall(data[::-1])
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join(LONG)
+
+
+def test_an_agent_is_forwarded(buildx: Building, tmp_path: Path) -> None:
+    buildx.write(
+        "RUN --mount=type=ssh ls -ln $SSH_AUTH_SOCK; printf abc | nc local:$SSH_AUTH_SOCK || true",
+        "RUN --mount=type=ssh,id=other,target=/agent test ! -e /agent && echo absent",
+    )
+    with agent(tmp_path / "a"):
+        output = told(buildx("build", "--ssh", f"default={tmp_path}/a", "."))
+    assert re.search(r"srw-------    1 0        0 .* /run/buildkit/ssh_agent.0", output), output
+    assert " absent" in output
+    buildx.write("RUN --mount=type=ssh,required=true true")
+    assert "unset ssh forward key default" in told(buildx("build", "."), 1)
+
+
+def test_a_dockerfile_and_a_context_from_standard_input(buildx: Building, tag: str) -> None:
+    buildx.write("COPY . /c", "RUN cat /c/a")
+    (buildx.place / "a").write_text("from the archive\n")
+    archive = subprocess.run(["tar", "-c", "."], cwd=buildx.place, capture_output=True, check=True).stdout
+    assert "from the archive" in told(buildx("build", "-", input=archive))
+    buildx.write("COPY . /c", "RUN cat /c/a")
+    assert "from the archive" in told(buildx("build", "-f", "-", ".", input=(buildx.place / "Dockerfile").read_bytes()))
+    alone = f"FROM busybox\nRUN echo alone {tag}\n".encode()
+    assert f"alone {tag}" in told(buildx("build", "-t", tag, "-", input=alone))
+
+
+def test_bake(buildx: Building, docker: Client, tag: str) -> None:
+    """Several targets with one context, each with a session of its own inside the connection."""
+    buildx.write("ARG x", "COPY a /a", "RUN echo target $x")
+    (buildx.place / "a").write_text("a")
+    targets = {name: {"args": {"x": name}, "tags": [f"{tag}:{name}"]} for name in "ab"}
+    bake = {"group": {"default": {"targets": ["a", "b"]}}, "target": targets}
+    (buildx.place / "docker-bake.json").write_text(json.dumps(bake))
+    output = told(buildx("buildx", "bake"))
+    assert "target a\n" in output and "target b\n" in output
+    for name in "ab":
+        said(docker("rmi", "-f", f"{tag}:{name}"))
+
+
+def test_interrupted(buildx: Building, docker: Client) -> None:
+    buildx.write("RUN echo begun; sleep 1000")
+    with buildx.begun("build", ".") as client:
+        for line in client.stdout:
+            if line.rstrip().endswith(" begun"):
+                break
+        client.send_signal(signal.SIGINT)
+        assert client.wait(LONG) != 0
+    end = time.monotonic() + LONG
+    while (
+        said(docker("ps", "-aq", "--filter", "label=nobody")) or buildx.daemon.request("GET", "/containers/json").json()
+    ):
+        assert time.monotonic() < end, "the container of the step is still there"
+        time.sleep(0.05)
+
+
+def test_builds_side_by_side(buildx: Building, docker: Client) -> None:
+    """Of the same context: the later ones wait for its files, and all end well."""
+    buildx.write("COPY . /c", "RUN sleep 0.2")
+    (buildx.place / "large").write_bytes(os.urandom(3_000_000))
+    clients = [buildx.begun("build", "--no-cache", ".") for _ in range(4)]
+    for client in clients:
+        output, _ = client.communicate(timeout=LONG)
+        assert client.returncode == 0, output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--push", "-t", "localhost:1/x"], "push"),
+        (["-o", "type=local,dest=out"], "the exporter local"),
+        (["--no-cache-filter", "one"], "--no-cache-filter"),
+        (["--build-context", "x=docker-image://busybox"], "context:x"),
+    ],
+    ids=["push", "local", "no-cache-filter", "build-context"],
+)
+def test_what_is_not_built_is_refused_in_words(buildx: Building, options: list[str], words: str) -> None:
+    buildx.write()
+    output = told(buildx("build", *options, "."), 1)
+    assert words in output, output
+    assert "not built in this engine" in output
+
+
+def test_nothing_is_left_of_a_build(buildx: Building) -> None:
+    """No session and no container; the mirrors of contexts stay, and their directory is shut."""
+    buildx.write("COPY Dockerfile /")
+    told(buildx("build", "."))
+    contexts = buildx.daemon.data_root / "contexts"
+    assert os.stat(contexts).st_mode & 0o777 == 0o700
+    assert 2 <= len(os.listdir(contexts)) <= 32
+    assert os.listdir(buildx.daemon.data_root / "tmp") == []

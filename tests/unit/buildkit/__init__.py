@@ -1,0 +1,1 @@
+"""BuildKit's API without a daemon."""

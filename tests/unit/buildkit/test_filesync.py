@@ -1,0 +1,211 @@
+"""A client's directory is mirrored, only what changed is asked for, and no list leads out of the mirror."""
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.daemon.buildkit import filesync
+from engine.daemon.buildkit.filesync import Wanted
+from engine.daemon.buildkit.messages.fsutil import Stat
+from engine.errors import EngineError, Invalid, Unavailable
+from tests.harness.amounts import amount
+from tests.unit.buildkit.sender import Sender, go_mode, session, stats
+
+NAMES = st.sampled_from(["a", "b", "c-d", "ü x", "a/b", "a/c", "b/a/x", "b/y", "c-d/e/f/g"])
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), NAMES, st.binary(max_size=200), st.sampled_from([0o644, 0o755, 0o4711, 0])),
+        st.tuples(st.just("large"), NAMES, st.integers(32_000, 70_000)),
+        st.tuples(st.just("remove"), NAMES),
+        st.tuples(st.just("link"), NAMES, st.sampled_from(["a", "../b", "/etc/passwd", "nowhere"])),
+        st.tuples(st.just("name"), NAMES, NAMES),
+        st.tuples(st.just("pipe"), NAMES),
+        st.tuples(st.just("mode"), NAMES, st.sampled_from([0o700, 0o755, 0o1777])),
+    ),
+    max_size=8,
+)
+
+
+def change(root: Path, what: str, name: str, *how: object) -> None:
+    """One change of the client's directory; what cannot be is left out."""
+    path = root / name
+    with contextlib.suppress(OSError):
+        if what == "mode":
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(how[0])
+            return
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path)
+        if what == "remove":
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if what in ("write", "large"):
+            path.write_bytes(how[0] if what == "write" else os.urandom(how[0]))
+            path.chmod(how[1] if what == "write" else 0o600)
+        elif what == "link":
+            path.symlink_to(how[0])
+        elif what == "name":
+            if (root / how[0]).is_file() and not (root / how[0]).is_symlink():
+                os.link(root / how[0], path)
+        else:
+            os.mkfifo(path)
+
+
+def seen(root: Path) -> dict[str, object]:
+    """All that a directory has, as far as a build can tell."""
+    found: dict[str, object] = {}
+    inodes: dict[int, str] = {}
+    for entry in stats(root):
+        path = root / entry["path"]
+        one = os.lstat(path)
+        data = path.read_bytes() if stat.S_ISREG(one.st_mode) else None
+        link = os.readlink(path) if stat.S_ISLNK(one.st_mode) else inodes.setdefault(one.st_ino, entry["path"])
+        found[entry["path"]] = oct(one.st_mode), one.st_mtime_ns, data, link
+    return found
+
+
+@contextlib.contextmanager
+def directories() -> Iterator[tuple[Path, Path, Path]]:
+    """A client's directory, a mirror, and a place for a socket."""
+    with tempfile.TemporaryDirectory() as made:
+        for name in ("theirs", "ours"):
+            (Path(made) / name).mkdir()
+        yield Path(made) / "theirs", Path(made) / "ours", Path(made) / "s"
+
+
+def receive(sender: Sender, ours: Path, place: Path, wanted: Wanted | None = None) -> list[int]:
+    """Mirror it; the progress that was told."""
+    told: list[int] = []
+    root = os.open(ours, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with session(sender, place) as link:
+            filesync.receive(link, wanted or Wanted("context"), root, told.append)
+    finally:
+        os.close(root)
+    return told
+
+
+@settings(max_examples=amount(60, 15), deadline=None)
+@given(rounds=st.lists(CHANGES, min_size=1, max_size=3))
+def test_a_mirror_is_the_same_and_only_what_changed_travels(rounds: list[list[tuple[object, ...]]]) -> None:
+    with directories() as (theirs, ours, place):
+        for number, changes in enumerate(rounds):
+            before = seen(ours)
+            for each in changes:
+                change(theirs, *each)
+            sender = Sender(theirs)
+            told = receive(sender, ours, Path(f"{place}{number}"))
+            after = seen(ours)
+            assert after == seen(theirs)
+            asked = set(sender.requested)
+            assert len(asked) == len(sender.requested)
+            unchanged = {path for path, what in after.items() if before.get(path, ())[:3] == what[:3]}
+            linked = {path for path in unchanged if os.lstat(ours / path).st_nlink > 1}
+            assert asked & (unchanged - linked) == set()
+            assert told[-1] == sum(len(after[path][2]) for path in asked)
+            assert not sender.refused
+
+
+def test_ten_thousand_files_of_which_one_changes(tmp_path: Path) -> None:
+    with directories() as (theirs, ours, place):
+        for number in range(10_000):
+            (theirs / f"d{number % 100}").mkdir(exist_ok=True)
+            (theirs / f"d{number % 100}" / str(number)).write_text(str(number))
+        receive(Sender(theirs), ours, place)
+        (theirs / "d7" / "107").write_text("another")
+        sender = Sender(theirs)
+        receive(sender, ours, Path(f"{place}2"))
+        assert sender.requested == ["d7/107"]
+        assert (ours / "d7" / "107").read_text() == "another"
+
+
+def test_the_client_is_told_what_is_wanted() -> None:
+    with directories() as (theirs, ours, place):
+        sender = Sender(theirs)
+        receive(sender, ours, place, Wanted("context", ("Dockerfile", "x y"), ("*.o", "ä b")))
+        assert sender.asked["dir-name"] == ["context"]
+        assert sender.asked["followpaths"] == ["Dockerfile", "x y"]
+        assert sender.asked["exclude-patterns"] == ["%2A.o", "%C3%A4+b"]
+        assert sender.asked["exclude-patterns-encoded"] == ["1"]
+
+
+FILE, DIRECTORY, LINK = go_mode(stat.S_IFREG | 0o644), go_mode(stat.S_IFDIR | 0o755), go_mode(stat.S_IFLNK | 0o777)
+
+
+def one(path: str, mode: int = FILE, **more: object) -> Stat:
+    """An entry of a hostile list."""
+    return {"path": path, "mode": mode, "size": 0, "modTime": 0, **more}
+
+
+HOSTILE = {
+    "up": [one("../x")],
+    "up in the middle": [one("a", DIRECTORY), one("a/../../x")],
+    "absolute": [one("/etc/x")],
+    "nothing": [one("")],
+    "a dot": [one(".")],
+    "a nul": [one("a\0b")],
+    "long": [one("x" * 300)],
+    "twice": [one("a"), one("a")],
+    "without its parent": [one("a/b")],
+    "below a link": [one("a", LINK, linkname="/etc"), one("a/x")],
+    "below a file": [one("a"), one("a/x")],
+    "another name of nothing": [one("a", linkname="/etc/passwd")],
+    "another name of a link": [one("a", LINK, linkname="/etc/passwd"), one("b", linkname="a")],
+    "a link to nowhere": [one("a", LINK)],
+    "a device": [one("a", 1 << 26)],
+    "a socket": [one("a", 1 << 24)],
+    "an unknown kind": [one("a", 1 << 19)],
+    "a size below zero": [one("a", size=-1)],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_list_is_refused_and_leaves_nothing(name: str) -> None:
+    with directories() as (theirs, ours, place):
+        sender = Sender(theirs, listed=lambda _: HOSTILE[name])
+        with pytest.raises(Invalid):
+            receive(sender, ours, place)
+        assert sender.refused
+        assert os.listdir(ours) == []
+        assert set(os.listdir(theirs.parent)) <= {"ours", "s", "theirs"}
+
+
+def test_what_is_in_the_mirror_already_leads_nowhere(tmp_path: Path) -> None:
+    """A link that stood where the list has a directory is removed, not followed."""
+    with directories() as (theirs, ours, place):
+        (tmp_path / "kept").write_text("kept")
+        (theirs / "a").mkdir()
+        (theirs / "a" / "kept").write_text("new")
+        (ours / "a").symlink_to(tmp_path)
+        receive(Sender(theirs), ours, place)
+        assert (tmp_path / "kept").read_text() == "kept"
+        assert (ours / "a" / "kept").read_text() == "new"
+
+
+@pytest.mark.parametrize("changed", [lambda data: data + b"x", lambda data: data[:-1], lambda data: b""])
+def test_a_file_that_changes_meanwhile_ends_in_words(changed: Callable[[bytes], bytes]) -> None:
+    with directories() as (theirs, ours, place):
+        (theirs / "a").write_text("hello")
+        with pytest.raises(Invalid, match="it has changed while it was sent"):
+            receive(Sender(theirs, data=changed), ours, place)
+        receive(Sender(theirs), ours, Path(f"{place}2"))
+        assert (ours / "a").read_text() == "hello"
+
+
+def test_a_client_without_that_directory() -> None:
+    def refuse(_: Path) -> list[Stat]:
+        raise OSError("no such directory")
+
+    with directories() as (theirs, ours, place), pytest.raises(EngineError) as caught:
+        receive(Sender(theirs, listed=refuse), ours, place)
+    assert isinstance(caught.value, Unavailable)

@@ -1,0 +1,180 @@
+"""A build as those see it that wait for it, watch it and give it up; and the mirrors that builds share."""
+
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from engine.daemon.buildkit import contexts, jobs, sessions
+from engine.daemon.buildkit.jobs import Cancelled
+from engine.daemon.buildkit.messages.control import StatusResponse
+from engine.daemon.buildkit.progress import STDOUT, Progress
+from engine.errors import Conflict, Invalid, NotFound
+
+LONG = 20
+
+
+def begun() -> jobs.Job:
+    return jobs.begin({"Ref": uuid.uuid4().hex, "Session": "s"})
+
+
+def test_whoever_comes_late_sees_all_from_the_first() -> None:
+    progress, seen = Progress("r"), []
+    vertex = progress.vertex("[1/2] FROM x")
+    vertex.begin()
+    thread = threading.Thread(target=lambda: seen.extend(each for each in progress.follow() if each))
+    thread.start()
+    vertex.log(b"words", STDOUT)
+    vertex.cached()
+    vertex.count("part", 3, 7, "named", ended=True)
+    vertex.end("a fault")
+    progress.close()
+    thread.join(LONG)
+    assert seen == [each for each in progress.follow() if each]
+    assert len(seen) == 5
+    last = seen[-1]["vertexes"][0]
+    assert (last["name"], last["cached"], last["error"]) == ("[1/2] FROM x", True, "a fault")
+    assert last["started"] and last["completed"]
+    assert seen[2]["logs"][0]["msg"] == b"words"
+    (counted,) = seen[3]["statuses"]
+    assert (counted["ID"], counted["current"], counted["total"], counted["name"]) == ("part", 3, 7, "named")
+
+
+def test_what_a_step_writes_is_clipped() -> None:
+    progress = Progress("r")
+    vertex = progress.vertex("x")
+    for _ in range(50):
+        vertex.log(bytes(100_000), STDOUT)
+    progress.close()
+    events: list[StatusResponse] = [each for each in progress.follow() if each]
+    written = b"".join(log["msg"] for each in events for log in each.get("logs", []))
+    assert written.endswith(b"[output clipped, log limit 2MiB reached]\n")
+    assert len(written) < (2 << 20) + 100
+
+
+def test_vertices_of_one_name_are_several() -> None:
+    progress = Progress("r")
+    assert progress.vertex("x").digest != progress.vertex("x").digest
+
+
+def test_a_build_is_found_when_it_begins_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    ref, found = uuid.uuid4().hex, []
+    thread = threading.Thread(target=lambda: found.append(jobs.find(ref)))
+    thread.start()
+    job = jobs.begin({"Ref": ref, "Session": ""})
+    thread.join(LONG)
+    assert found == [job]
+    with pytest.raises(Conflict):
+        jobs.begin({"Ref": ref, "Session": ""})
+    jobs.end(job)
+    monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
+    with pytest.raises(NotFound):
+        jobs.find(ref)
+    assert jobs.find(ref, also_ended=True) is job
+
+
+def test_only_some_that_have_ended_are_kept() -> None:
+    for _ in range(20):
+        jobs.end(begun())
+    assert len(jobs._ended) == jobs._MOST_ENDED
+
+
+def test_a_build_that_is_given_up_ends_every_wait() -> None:
+    job = begun()
+    try:
+        threading.Timer(0.05, job.give_up, ("the client has gone",)).start()
+        with pytest.raises(Cancelled, match="context canceled: the client has gone"):
+            job.wait_for_answer()
+        assert job.gone()
+        with pytest.raises(Cancelled):
+            job.check()
+    finally:
+        jobs.end(job)
+    job.give_up("again")
+
+
+def test_an_answer_ends_the_wait() -> None:
+    job = begun()
+    try:
+        job.answer({"ref": {"id": "x"}})
+        job.wait_for_answer()
+        assert job.returned == {"ref": {"id": "x"}}
+        job.answer(None, Invalid("no"))
+        with pytest.raises(Invalid, match="no"):
+            job.wait_for_answer()
+    finally:
+        jobs.end(job)
+
+
+def test_a_build_leaves_no_descriptor() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    jobs.end(begun())
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_end_of_a_session_is_told_once_and_to_those_who_come_late() -> None:
+    told: list[str] = []
+    session = sessions.Session("s", "", frozenset(), None)  # type: ignore[arg-type]
+    session.watch(lambda: told.append("first"))
+    never = lambda: told.append("never")  # noqa: E731
+    session.watch(never)
+    session.unwatch(never)
+    session.end()
+    session.end()
+    session.watch(lambda: told.append("late"))
+    assert told == ["first", "late"]
+
+
+def nothing() -> None:
+    """Nobody ends the wait."""
+
+
+def test_a_mirror_is_one_builds_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "contexts").mkdir()
+    order: list[str] = []
+
+    def second() -> None:
+        with contexts.held(str(tmp_path), ("a", "b"), nothing):
+            order.append("second")
+
+    with contexts.held(str(tmp_path), ("a", "b"), nothing) as mirror:
+        os.mkdir("inside", dir_fd=mirror.root)
+        thread = threading.Thread(target=second)
+        thread.start()
+        with contexts.held(str(tmp_path), ("a", "c"), nothing) as other:
+            assert os.listdir(other.root) == []
+        time.sleep(0.05)
+        order.append("first")
+    thread.join(LONG)
+    assert order == ["first", "second"]
+    with contexts.held(str(tmp_path), ("a", "b"), nothing) as mirror:
+        assert os.listdir(mirror.root) == ["inside"]
+
+
+def test_the_wait_for_a_mirror_can_be_ended(tmp_path: Path) -> None:
+    (tmp_path / "contexts").mkdir()
+
+    def end() -> None:
+        raise Cancelled("enough")
+
+    with contexts.held(str(tmp_path), ("a",), nothing), pytest.raises(Cancelled):
+        with contexts.held(str(tmp_path), ("a",), end):
+            pass
+
+
+def test_the_mirrors_that_were_not_used_for_longest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "contexts").mkdir()
+    monkeypatch.setattr(contexts, "_MOST_KEPT", 3)
+    for number in range(6):
+        with contexts.held(str(tmp_path), (str(number),), nothing) as mirror:
+            mirror.weighs(number)
+            os.utime(mirror.path, ns=(number, number))
+    assert len(os.listdir(tmp_path / "contexts")) == 3
+    with contexts.held(str(tmp_path), ("5",), nothing) as mirror:
+        assert Path(mirror.path, "size").read_text() == "5"
+        mirror.weighs(1 << 60)
+        os.utime(mirror.path)
+    assert os.listdir(tmp_path / "contexts") == [Path(mirror.path).name]

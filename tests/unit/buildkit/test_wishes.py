@@ -1,0 +1,72 @@
+"""What a client asks of `dockerfile.v0`, option by option."""
+
+import pytest
+
+from engine.daemon.buildkit import wishes
+from engine.errors import Invalid, NotBuilt
+
+
+def test_nothing_asked() -> None:
+    assert wishes.read({}) == wishes.Asked()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name", "found"),
+    [
+        ("filename", "other/Dockerfile", "filename", "other/Dockerfile"),
+        ("target", "one", "target", "one"),
+        ("no-cache", "", "no_cache", True),
+        ("platform", "linux/amd64", "platform", "linux/amd64"),
+        ("image-resolve-mode", "pull", "pull", True),
+        ("image-resolve-mode", "local", "pull", False),
+        ("build-arg:A=B", "c", "args", {"A=B": "c"}),
+        ("label:l", "", "labels", {"l": ""}),
+        ("add-hosts", "a=1.2.3.4,b=::1", "host", {"ExtraHosts": ["a:1.2.3.4", "b:::1"]}),
+        ("force-network-mode", "host", "host", {"NetworkMode": "host"}),
+        ("force-network-mode", "sandbox", "host", {"NetworkMode": "default"}),
+        ("shm-size", "1048576", "host", {"ShmSize": 1048576}),
+        ("cgroup-parent", "/x", "host", {"CgroupParent": "/x"}),
+        ("ulimit", "nofile=5:7", "host", {"Ulimits": [{"Name": "nofile", "Soft": 5, "Hard": 7}]}),
+        ("context", "http://x/y.tar", "context", "http://x/y.tar"),
+        ("contextkey", "c", "context_key", "c"),
+        ("dockerfilekey", "d", "dockerfile_key", "d"),
+        ("local-sessionid:c", "s", "sessions", {"c": "s"}),
+        ("ulimit", "core=-1", "host", {"Ulimits": [{"Name": "core", "Soft": -1, "Hard": -1}]}),
+    ],
+)
+def test_an_option(key: str, value: str, name: str, found: object) -> None:
+    assert getattr(wishes.read({key: value}), name) == found
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("no-cache", "one,two"),
+        ("platform", "linux/amd64,linux/arm64"),
+        ("context:x", "docker-image://busybox"),
+        ("requestid", "frontend.lint"),
+        ("attest:sbom", ""),
+        ("multi-platform", "true"),
+    ],
+)
+def test_what_is_not_built(key: str, value: str) -> None:
+    with pytest.raises(NotBuilt, match="not built in this engine"):
+        wishes.read({key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("platform", "?"),
+        ("force-network-mode", "bridge"),
+        ("shm-size", "1m"),
+        ("shm-size", "-1"),
+        ("ulimit", "=5"),
+        ("ulimit", "nofile"),
+        ("ulimit", "nofile=a:b"),
+        ("image-resolve-mode", "never"),
+    ],
+)
+def test_what_is_wrong(key: str, value: str) -> None:
+    with pytest.raises(Invalid):
+        wishes.read({key: value})
