@@ -254,6 +254,15 @@ def test_a_dockerfile_and_a_context_from_standard_input(buildx: Building, tag: s
     assert f"alone {tag}" in told(buildx("build", "-t", tag, "-", input=alone))
 
 
+def test_in_a_repository(buildx: Building) -> None:
+    """Where buildx tells of the repository, too."""
+    for words in (["init", "-q"], ["-c", "user.name=n", "-c", "user.email=e@x", "commit", "-qm", "m", "--allow-empty"]):
+        subprocess.run(["git", *words], cwd=buildx.place, check=True)
+    buildx.write("COPY a /a", "RUN cat /a")
+    (buildx.place / "a").write_text("from a repository\n")
+    assert " from a repository" in told(buildx("build", "."))
+
+
 def test_bake(buildx: Building, docker: Client, tag: str) -> None:
     """Several targets with one context, each with a session of its own inside the connection."""
     buildx.write("ARG x", "COPY a /a", "RUN echo target $x")

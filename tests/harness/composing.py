@@ -131,12 +131,12 @@ def second(daemon: Daemon) -> Compose:
 
 
 def plugin() -> dict[str, str]:
-    """The environment in which the docker CLI finds compose v2, and needs no BuildKit; or a skip."""
+    """The environment in which the docker CLI finds compose v2 and buildx; or a skip."""
     if shutil.which("docker") is None:
         pytest.skip("needs the docker CLI")
     if not built.complete(CACHE):
         pytest.skip(f"needs compose {built.VERSION}: {built.unable() or '`python3 -m tests` could not build it'}")
-    return {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(built.place(CACHE).parent.parent)}
+    return {"DOCKER_CONFIG": str(built.place(CACHE).parent.parent)}
 
 
 SECOND = (pytest.param(second, id="v2"),)

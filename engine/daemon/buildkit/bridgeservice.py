@@ -6,6 +6,7 @@ A call names its build by a field of its head. Each method runs in a thread of i
 import functools
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from engine.daemon.buildkit import frontend, jobs, methods, wishes, workers
@@ -24,49 +25,47 @@ _BUILD = b"buildkit-controlapi-buildid"
 def ping(engine: DaemonParts, call: Call[gateway.PingRequest, gateway.PongResponse]) -> None:
     """What the client may ask."""
     call.one()
-    _job(call)
-    call.send(
-        {
-            "FrontendAPICaps": workers.frontend_capabilities(),
-            "LLBCaps": workers.graph_capabilities(),
-            "Workers": [workers.record(engine)],
-        }
-    )
+    with _job(call):
+        call.send(
+            {
+                "FrontendAPICaps": workers.frontend_capabilities(),
+                "LLBCaps": workers.graph_capabilities(),
+                "Workers": [workers.record(engine)],
+            }
+        )
 
 
 def solve(engine: DaemonParts, call: Call[gateway.SolveRequest, gateway.SolveResponse]) -> None:
     """Build what a frontend of this engine makes of the options; the client gets a reference to the result."""
-    asked, job = call.one(), _job(call)
+    asked = call.one()
     if asked["Frontend"] != wishes.NAME:
         what = f"the frontend {asked['Frontend']}" if asked["Frontend"] else "a graph of operations (LLB)"
         raise NotBuilt(f"{what} is not built in this engine")
     if asked["FrontendInputs"] or asked["CacheImports"] or asked["SourcePolicies"]:
         raise NotBuilt("inputs, imported caches and source policies of a frontend are not built in this engine")
-    image = frontend.solve(engine, job, asked["FrontendOpt"])
-    id = os.urandom(16).hex()
-    job.images[id] = image
-    call.send(
-        {
-            "ref": id,
-            "result": {"ref": {"id": id}, "metadata": {"containerimage.config": documents.dump(image.config)}},
-        }
-    )
+    with _job(call) as job:
+        image = frontend.solve(engine, job, asked["FrontendOpt"])
+        id = os.urandom(16).hex()
+        job.images[id] = image
+        metadata = {"containerimage.config": documents.dump(image.config)}
+        call.send({"ref": id, "result": {"ref": {"id": id}, "metadata": metadata}})
 
 
 def return_(_engine: DaemonParts, call: Call[gateway.ReturnRequest, gateway.ReturnResponse]) -> None:
     """The client's frontend has ended."""
-    asked, job = call.one(), _job(call)
+    asked = call.one()
     error = asked["error"]
-    if error is not None:
-        status = grpc.Status(error["code"], error["message"], protobuf.encode(Status, error))
-        job.answer(None, grpc.Failed(status))
-    else:
-        job.answer(asked["result"])
-    call.send({})
+    with _job(call) as job:
+        if error is not None:
+            status = grpc.Status(error["code"], error["message"], protobuf.encode(Status, error))
+            job.answer(None, grpc.Failed(status))
+        else:
+            job.answer(asked["result"])
+        call.send({})
 
 
-def _job(call: Call[Any, Any]) -> Job:
-    return jobs.find(call.metadata.get(_BUILD, b"").decode("ascii", "replace"))
+def _job(call: Call[Any, Any]) -> AbstractContextManager[Job]:
+    return jobs.used(call.metadata.get(_BUILD, b"").decode("ascii", "replace"))
 
 
 _METHODS: dict[str, Callable[[DaemonParts, Any], None]] = {

@@ -1,9 +1,8 @@
 """The builds that clients have begun, each by the name (ref) that its client gave it.
 
 Control/Solve begins and ends a build in its own thread. Other calls of the same client meet it by the ref: Status
-watches it, those of LLBBridge feed it. Some that have ended are kept, because Status may come late. The lock is held
-for a look or a change, and never while a client is waited for.
-"""
+watches it, those of LLBBridge feed it. Some that have ended unwatched are kept, because Status may come late. The lock
+is held for a look or a change, and never while a client is waited for."""
 
 import collections
 import contextlib
@@ -11,6 +10,7 @@ import os
 import select
 import threading
 import time
+from collections.abc import Iterator
 
 from engine.daemon.build.build import Caller
 from engine.daemon.buildkit.messages.control import SolveRequest
@@ -32,7 +32,7 @@ class Cancelled(EngineError):
 class Job:
     """One build. held: closed at its end; images: what LLBBridge/Solve has made, by the ids that the client got
 
-    returned: what the client's own frontend gave back
+    returned: what the client's own frontend gave back; users: calls that are at work for it, guarded by `_changed`
     """
 
     ref: str
@@ -42,6 +42,9 @@ class Job:
     images: dict[str, Image] = field(default_factory=dict)
     returned: Result | None = None
     failure: EngineError | None = None
+    users: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # of the two descriptors below, and of `_closed`
+    _closed: bool = False
     _answered: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _given_up: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _why: str = ""
@@ -54,7 +57,12 @@ class Job:
     def answer(self, result: Result | None, failure: EngineError | None = None) -> None:
         """The client's frontend has ended, with a result or a failure."""
         self.returned, self.failure = result, failure
-        os.eventfd_write(self._answered, 1)
+        self._ring(self._answered)
+
+    def _ring(self, bell: int) -> None:
+        with self._lock:
+            if not self._closed:
+                os.eventfd_write(bell, 1)
 
     def wait_for_answer(self) -> None:
         """Wait until the client's frontend has ended. Raises Cancelled, and the failure it ended with."""
@@ -65,8 +73,7 @@ class Job:
     def give_up(self, why: str) -> None:
         """Nobody waits for the build any more; may be called from any thread, and more than once."""
         self._why = self._why or why
-        with contextlib.suppress(OSError):  # the build has ended meanwhile
-            os.eventfd_write(self._given_up, 1)
+        self._ring(self._given_up)
 
     def watch(self, descriptor: int) -> None:
         """Sleep until a descriptor is readable. Raises Cancelled."""
@@ -86,11 +93,13 @@ class Job:
         return bool(self._why)
 
     def close(self) -> None:
-        """The build has ended."""
+        """The build has ended, and no call is at work for it any more."""
         self.progress.close()
         self.held.close()
-        for fd in (self._answered, self._given_up):
-            os.close(fd)
+        with self._lock:
+            self._closed = True
+            os.close(self._answered)
+            os.close(self._given_up)
 
 
 _changed = threading.Condition()
@@ -110,13 +119,35 @@ def begin(asked: SolveRequest) -> Job:
 
 
 def end(job: Job) -> None:
-    """It runs no more; those who come late can still be told of it."""
-    job.close()
+    """It runs no more; those who come late can still be told of it. Calls that are at work for it are ended first."""
+    job.give_up("the build has ended")
     with _changed:
         del _running[job.ref]
+        while job.users:
+            _changed.wait()
+    job.close()
+    if job.progress.followed:
+        return
+    with _changed:
         _ended[job.ref] = job
         while len(_ended) > _MOST_ENDED:
             _ended.popitem(last=False)
+
+
+@contextlib.contextmanager
+def used(ref: str) -> Iterator[Job]:
+    """The build of that ref, which does not end before the `with` does. Raises NotFound."""
+    job = find(ref)
+    with _changed:
+        if job.ref not in _running:
+            raise NotFound(f"no such job {ref}")
+        job.users += 1
+    try:
+        yield job
+    finally:
+        with _changed:
+            job.users -= 1
+            _changed.notify_all()
 
 
 def find(ref: str, also_ended: bool = False) -> Job:

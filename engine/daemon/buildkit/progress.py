@@ -25,7 +25,7 @@ def now() -> Timestamp:
 
 
 class Progress:
-    """The events of one build, in order. ref: the client's name of the build"""
+    """The events of one build, in order. ref: the client's name of the build; followed: somebody has watched it"""
 
     def __init__(self, ref: str) -> None:
         self._ref = ref
@@ -33,6 +33,7 @@ class Progress:
         self._events: list[StatusResponse] = []  # guarded by `_changed`
         self._over = False
         self._count = 0
+        self.followed = False
 
     def vertex(self, name: str, inputs: tuple[str, ...] = ()) -> "Vertex":
         """A step that is going to be made. inputs: digests of those that it needs"""
@@ -59,6 +60,7 @@ class Progress:
 
     def follow(self) -> Iterator[StatusResponse | None]:
         """All events from the first, until the last; None about each second in which there is none."""
+        self.followed = True
         place = 0
         while True:
             with self._changed:

@@ -115,6 +115,8 @@ _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "dockerfilekey": _set("dockerfile_key"),
     "contextkey": _set("context_key"),
 }
+# Where in a repository the client's directories lie: facts for attestations, which are refused where one asks for them.
+_ORIGIN = "vcs:"
 _ARGUMENT, _LABEL, _SESSION = "build-arg:", "label:", "local-sessionid:"
 
 
@@ -128,6 +130,8 @@ def read(options: Mapping[str, str]) -> Asked:
             asked.labels[key.removeprefix(_LABEL)] = value
         elif key.startswith(_SESSION):
             asked.sessions[key.removeprefix(_SESSION)] = value
+        elif key.startswith(_ORIGIN):
+            continue
         elif key in _OPTIONS:
             _OPTIONS[key](asked, value)
         else:

@@ -109,6 +109,42 @@ def test_an_answer_ends_the_wait() -> None:
         jobs.end(job)
 
 
+def test_a_build_does_not_end_below_a_call_that_works_for_it() -> None:
+    job, order = begun(), []
+    entered = threading.Event()
+
+    def work() -> None:
+        with jobs.used(job.ref) as mine:
+            entered.set()
+            with pytest.raises(Cancelled):
+                mine.wait_for_answer()
+            order.append("the call")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert entered.wait(LONG)
+    jobs.end(job)
+    order.append("the build")
+    thread.join(LONG)
+    assert order == ["the call", "the build"]
+
+
+def test_words_to_a_build_that_has_ended_reach_nobody_else() -> None:
+    """The numbers of its descriptors are others' by then."""
+    job = begun()
+    jobs.end(job)
+    others = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(8)]
+    try:
+        job.give_up("late")
+        job.answer(None)
+        for other in others:
+            with pytest.raises(BlockingIOError):
+                os.eventfd_read(other)
+    finally:
+        for other in others:
+            os.close(other)
+
+
 def test_a_build_leaves_no_descriptor() -> None:
     before = len(os.listdir("/proc/self/fd"))
     jobs.end(begun())

@@ -8,6 +8,7 @@ from engine.errors import Invalid, NotBuilt
 
 def test_nothing_asked() -> None:
     assert wishes.read({}) == wishes.Asked()
+    assert wishes.read({"vcs:localdir:context": ".", "vcs:revision": "abc"}) == wishes.Asked()
 
 
 @pytest.mark.parametrize(
