@@ -6,40 +6,22 @@ breaks the protocol, or that has this end work without any progress of its own, 
 bounds are in `http2events.Limits`.
 """
 
-import struct
 from collections.abc import Iterable
 
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.protocols import hpack
+from engine.protocols import http2frames as frames
 from engine.protocols.hpack import Field
 from engine.protocols.http2events import Broken, Data, Event, GoneAway, Headers, Limits, Pong, Reset, Room
 from engine.protocols.http2fields import good_answer, good_request, good_trailers, is_interim
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client says first, before its settings."""
-NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT, STREAM_CLOSED = range(6)
-FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL, COMPRESSION_ERROR, CONNECT_ERROR, ENHANCE_YOUR_CALM = range(6, 12)
-
-_DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _PUSH_PROMISE, _PING, _GOAWAY, _WINDOW_UPDATE = range(9)
-_CONTINUATION = 9
-_END_STREAM, _ACK, _END_HEADERS, _PADDED, _HAS_PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 _TABLE_SIZE, _ENABLE_PUSH, _MOST_STREAMS, _WINDOW, _FRAME_SIZE, _LIST_SIZE = range(1, 7)
-_HEAD = struct.Struct(">HBBBI")  # the length's high 16 bits and low 8, type, flags, stream
-_SETTING = struct.Struct(">HI")
-_NUMBER = struct.Struct(">I")
-_GOAWAY_HEAD = struct.Struct(">II")
 _USUAL_WINDOW, _USUAL_FRAME = 65_535, 16_384
 _LARGEST_WINDOW, _LARGEST_FRAME = 2**31 - 1, 2**24 - 1
 _LAST_STREAM = 2**31 - 1
-
-
-class _Fault(Exception):
-    """A connection error (section 5.4.1)."""
-
-    def __init__(self, code: int, words: str) -> None:
-        super().__init__(words)
-        self.code = code
 
 
 @dataclass(slots=True)
@@ -125,12 +107,12 @@ class Connection:
         if known is None:  # nothing is encoded then: a block changes the table, so the peer must get each
             return
         block = self._encoder.encode(fields)
-        kind, end = _HEADERS, _END_STREAM if ended else 0
+        kind, end = frames.HEADERS, frames.END_STREAM if ended else 0
         for at in range(0, max(1, len(block)), self._their_frame):
             piece = block[at : at + self._their_frame]
             last = at + len(piece) >= len(block)
-            self._frame(kind, (_END_HEADERS if last else 0) | end, stream, piece)
-            kind, end = _CONTINUATION, 0
+            self._frame(kind, (frames.END_HEADERS if last else 0) | end, stream, piece)
+            kind, end = frames.CONTINUATION, 0
         if ended:
             self._end_here(stream, known)
 
@@ -156,14 +138,14 @@ class Connection:
         for at in range(0, taken, self._their_frame):
             piece = data[at : min(taken, at + self._their_frame)]
             last = ended and whole and at + len(piece) == taken
-            self._frame(_DATA, _END_STREAM if last else 0, stream, piece)
+            self._frame(frames.DATA, frames.END_STREAM if last else 0, stream, piece)
         self._window -= taken
         known.window -= taken
         if taken:  # the peer's next frames may be its answers to these bytes
             self._vain = 0
         if ended and whole:
             if not taken:
-                self._frame(_DATA, _END_STREAM, stream, b"")
+                self._frame(frames.DATA, frames.END_STREAM, stream, b"")
             self._end_here(stream, known)
         return taken
 
@@ -172,29 +154,29 @@ class Connection:
         self._owed += taken
         if self._owed >= self._limits.window // 2:
             self._room += self._owed
-            self._frame(_WINDOW_UPDATE, 0, 0, _NUMBER.pack(self._owed))
+            self._frame(frames.WINDOW_UPDATE, 0, 0, frames.NUMBER.pack(self._owed))
             self._owed = 0
         known = self._streams.get(stream)
         if known is not None and known.there_open:
             known.unread += taken
             if known.unread >= self._limits.window // 2:
                 known.room += known.unread
-                self._frame(_WINDOW_UPDATE, 0, stream, _NUMBER.pack(known.unread))
+                self._frame(frames.WINDOW_UPDATE, 0, stream, frames.NUMBER.pack(known.unread))
                 known.unread = 0
 
-    def reset(self, stream: int, code: int = CANCEL) -> None:
+    def reset(self, stream: int, code: int = frames.CANCEL) -> None:
         """End a stream at once, in both directions; one that is over is left alone."""
         if self._streams.pop(stream, None) is not None and not self.over:
-            self._frame(_RST_STREAM, 0, stream, _NUMBER.pack(code))
+            self._frame(frames.RST_STREAM, 0, stream, frames.NUMBER.pack(code))
 
     def ping(self, data: bytes) -> None:
         """Ask for a sign of life. data: 8 bytes, which come back in `Pong`"""
-        self._frame(_PING, 0, 0, data)
+        self._frame(frames.PING, 0, 0, data)
 
-    def close(self, code: int = NO_ERROR, words: str = "") -> None:
+    def close(self, code: int = frames.NO_ERROR, words: str = "") -> None:
         """Say that this end takes nothing more; what the peer sends from now on is passed over."""
         if not self.over:
-            self._frame(_GOAWAY, 0, 0, _GOAWAY_HEAD.pack(self._last_there, code) + words.encode())
+            self._frame(frames.GOAWAY, 0, 0, frames.GOAWAY_HEAD.pack(self._last_there, code) + words.encode())
             self.over = True
             self._streams.clear()
 
@@ -206,15 +188,15 @@ class Connection:
         settings = {_MOST_STREAMS: self._limits.streams, _WINDOW: self._stream_room(), _LIST_SIZE: self._limits.fields}
         if self.client:
             settings[_ENABLE_PUSH] = 0
-        self._frame(_SETTINGS, 0, 0, b"".join(_SETTING.pack(*each) for each in settings.items()))
+        self._frame(frames.SETTINGS, 0, 0, b"".join(frames.SETTING.pack(*each) for each in settings.items()))
         if self._room > _USUAL_WINDOW:
-            self._frame(_WINDOW_UPDATE, 0, 0, _NUMBER.pack(self._room - _USUAL_WINDOW))
+            self._frame(frames.WINDOW_UPDATE, 0, 0, frames.NUMBER.pack(self._room - _USUAL_WINDOW))
 
     def _stream_room(self) -> int:
         return max(self._limits.window, _USUAL_WINDOW)
 
     def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        self._out += _HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream) + payload
+        self._out += frames.HEAD.pack(len(payload) >> 8, len(payload) & 0xFF, kind, flags, stream) + payload
 
     def _sendable(self, stream: int) -> _Stream | None:
         known = None if self.over else self._streams.get(stream)
@@ -240,16 +222,16 @@ class Connection:
         try:
             while not self.over and self._step(events):
                 if self._vain > self._limits.vain or self._cut > self._limits.streams:
-                    raise _Fault(ENHANCE_YOUR_CALM, "too many frames that bring nothing forward")
-        except _Fault as fault:
+                    raise frames.Fault(frames.ENHANCE_YOUR_CALM, "too many frames that bring nothing forward")
+        except frames.Fault as fault:
             events.append(Broken(fault.code, str(fault)))
             self.close(fault.code, str(fault))
         except hpack.TooLarge as error:
-            events.append(Broken(ENHANCE_YOUR_CALM, str(error)))
-            self.close(ENHANCE_YOUR_CALM, str(error))
+            events.append(Broken(frames.ENHANCE_YOUR_CALM, str(error)))
+            self.close(frames.ENHANCE_YOUR_CALM, str(error))
         except Invalid as error:
-            events.append(Broken(COMPRESSION_ERROR, str(error)))
-            self.close(COMPRESSION_ERROR, str(error))
+            events.append(Broken(frames.COMPRESSION_ERROR, str(error)))
+            self.close(frames.COMPRESSION_ERROR, str(error))
         return events
 
     def _step(self, events: list[Event]) -> bool:
@@ -257,26 +239,26 @@ class Connection:
         if not self._greeted:
             begun = self._in[: len(PREFACE)]
             if not PREFACE.startswith(begun):
-                raise _Fault(PROTOCOL_ERROR, "not the preface of HTTP/2")
+                raise frames.Fault(frames.PROTOCOL_ERROR, "not the preface of HTTP/2")
             if len(begun) < len(PREFACE):
                 return False
             del self._in[: len(PREFACE)]
             self._greeted = True
-        if len(self._in) < _HEAD.size:
+        if len(self._in) < frames.HEAD.size:
             return False
-        high, low, kind, flags, stream = _HEAD.unpack_from(self._in)
+        high, low, kind, flags, stream = frames.HEAD.unpack_from(self._in)
         length = high << 8 | low
         if length > _USUAL_FRAME:
-            raise _Fault(FRAME_SIZE_ERROR, f"a frame of {length} bytes")
-        if len(self._in) < _HEAD.size + length:
+            raise frames.Fault(frames.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
+        if len(self._in) < frames.HEAD.size + length:
             return False
-        payload = bytes(self._in[_HEAD.size : _HEAD.size + length])
-        del self._in[: _HEAD.size + length]
+        payload = bytes(self._in[frames.HEAD.size : frames.HEAD.size + length])
+        del self._in[: frames.HEAD.size + length]
         stream &= _LAST_STREAM
-        if not self._settled and (kind != _SETTINGS or flags & _ACK):
-            raise _Fault(PROTOCOL_ERROR, "the first frame is not one of settings")
-        if self._block is not None and (kind != _CONTINUATION or stream != self._block.stream):
-            raise _Fault(PROTOCOL_ERROR, "another frame within a list of fields")
+        if not self._settled and (kind != frames.SETTINGS or flags & frames.ACK):
+            raise frames.Fault(frames.PROTOCOL_ERROR, "the first frame is not one of settings")
+        if self._block is not None and (kind != frames.CONTINUATION or stream != self._block.stream):
+            raise frames.Fault(frames.PROTOCOL_ERROR, "another frame within a list of fields")
         self._vain += 1
         handle = _HANDLERS.get(kind)
         if handle is not None:  # section 5.5: an unknown type is passed over
@@ -285,22 +267,22 @@ class Connection:
 
     def _on_data(self, flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
         if not stream or self._is_idle(stream):
-            raise _Fault(PROTOCOL_ERROR, "data on no stream")
-        length, data = len(payload), _unpadded(flags, payload)
+            raise frames.Fault(frames.PROTOCOL_ERROR, "data on no stream")
+        length, data = len(payload), frames.unpadded(flags, payload)
         if length > self._room:
-            raise _Fault(FLOW_CONTROL_ERROR, "more data than there is room for")
+            raise frames.Fault(frames.FLOW_CONTROL_ERROR, "more data than there is room for")
         self._room -= length
         known = self._streams.get(stream)
         if known is None or not (known.headed and known.there_open):
-            self._reject(stream, STREAM_CLOSED, events)
+            self._reject(stream, frames.STREAM_CLOSED, events)
             self.consumed(0, length)
             return
         if length > known.room:
-            self._reject(stream, FLOW_CONTROL_ERROR, events)
+            self._reject(stream, frames.FLOW_CONTROL_ERROR, events)
             self.consumed(0, length)
             return
         known.room -= length
-        ended = bool(flags & _END_STREAM)
+        ended = bool(flags & frames.END_STREAM)
         if data or ended:
             self._vain = 0
         events.append(Data(stream, data, ended, length))
@@ -309,27 +291,27 @@ class Connection:
 
     def _on_headers(self, flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
         if not stream:
-            raise _Fault(PROTOCOL_ERROR, "fields on no stream")
-        fragment = _unpadded(flags, payload)
-        if flags & _HAS_PRIORITY:
+            raise frames.Fault(frames.PROTOCOL_ERROR, "fields on no stream")
+        fragment = frames.unpadded(flags, payload)
+        if flags & frames.HAS_PRIORITY:
             if len(fragment) < 5:
-                raise _Fault(FRAME_SIZE_ERROR, "a priority is cut")
+                raise frames.Fault(frames.FRAME_SIZE_ERROR, "a priority is cut")
             fragment = fragment[5:]
-        self._block = _Block(stream, bool(flags & _END_STREAM), bytearray(fragment))
+        self._block = _Block(stream, bool(flags & frames.END_STREAM), bytearray(fragment))
         self._continue(flags, events)
 
     def _on_continuation(self, flags: int, _stream: int, payload: bytes, events: list[Event]) -> None:
         if self._block is None:
-            raise _Fault(PROTOCOL_ERROR, "a continuation of nothing")
+            raise frames.Fault(frames.PROTOCOL_ERROR, "a continuation of nothing")
         self._block.data += payload
         self._block.frames += 1
         if self._block.frames > self._limits.frames or len(self._block.data) > self._limits.fields:
-            raise _Fault(ENHANCE_YOUR_CALM, "a list of fields has no end")
+            raise frames.Fault(frames.ENHANCE_YOUR_CALM, "a list of fields has no end")
         self._continue(flags, events)
 
     def _continue(self, flags: int, events: list[Event]) -> None:
         block = self._block
-        if block is None or not flags & _END_HEADERS:
+        if block is None or not flags & frames.END_HEADERS:
             return
         self._block = None
         # Also where nobody wants them: the table changes with each block.
@@ -338,18 +320,18 @@ class Connection:
         if known is None and not self._is_ours(block.stream) and block.stream > self._last_there:
             known = self._admitted(block.stream)
         elif known is None and self._is_idle(block.stream):
-            raise _Fault(PROTOCOL_ERROR, "an answer to no request")
+            raise frames.Fault(frames.PROTOCOL_ERROR, "an answer to no request")
         if known is None:  # it is over, or was refused
             return
         if not known.there_open:
-            self._reject(block.stream, STREAM_CLOSED, events)
+            self._reject(block.stream, frames.STREAM_CLOSED, events)
             return
         if known.headed:
             good = good_trailers(fields, block.ended)
         else:
             good = good_answer(fields, block.ended) if self.client else good_request(fields)
         if not good:
-            self._reject(block.stream, PROTOCOL_ERROR, events)
+            self._reject(block.stream, frames.PROTOCOL_ERROR, events)
             return
         known.headed = known.headed or not is_interim(fields)
         if block.ended:
@@ -361,34 +343,34 @@ class Connection:
     def _admitted(self, number: int) -> _Stream | None:
         """A stream that the peer opens (section 5.1.1); None where there are too many."""
         if self.client or number % 2 == 0:
-            raise _Fault(PROTOCOL_ERROR, "a stream with a number of this end's")
+            raise frames.Fault(frames.PROTOCOL_ERROR, "a stream with a number of this end's")
         self._last_there = number
         if len(self._streams) >= self._limits.streams:
-            self._frame(_RST_STREAM, 0, number, _NUMBER.pack(REFUSED_STREAM))
+            self._frame(frames.RST_STREAM, 0, number, frames.NUMBER.pack(frames.REFUSED_STREAM))
             return None
         known = self._streams[number] = _Stream(self._their_window, self._stream_room())
         return known
 
     def _on_reset(self, _flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
-        if len(payload) != _NUMBER.size:
-            raise _Fault(FRAME_SIZE_ERROR, "a reset of another size")
+        if len(payload) != frames.NUMBER.size:
+            raise frames.Fault(frames.FRAME_SIZE_ERROR, "a reset of another size")
         if not stream or self._is_idle(stream):
-            raise _Fault(PROTOCOL_ERROR, "a reset of no stream")
+            raise frames.Fault(frames.PROTOCOL_ERROR, "a reset of no stream")
         if self._streams.pop(stream, None) is not None:
             self._cut += not self._is_ours(stream)
-            events.append(Reset(stream, *_NUMBER.unpack(payload)))
+            events.append(Reset(stream, *frames.NUMBER.unpack(payload)))
 
     def _on_settings(self, flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
         if stream:
-            raise _Fault(PROTOCOL_ERROR, "settings of one stream")
-        if len(payload) % _SETTING.size or (flags & _ACK and payload):
-            raise _Fault(FRAME_SIZE_ERROR, "settings of another size")
+            raise frames.Fault(frames.PROTOCOL_ERROR, "settings of one stream")
+        if len(payload) % frames.SETTING.size or (flags & frames.ACK and payload):
+            raise frames.Fault(frames.FRAME_SIZE_ERROR, "settings of another size")
         self._settled = True
-        if flags & _ACK:
+        if flags & frames.ACK:
             return
-        for name, value in _SETTING.iter_unpack(payload):
+        for name, value in frames.SETTING.iter_unpack(payload):
             self._set(name, value)
-        self._frame(_SETTINGS, _ACK, 0, b"")
+        self._frame(frames.SETTINGS, frames.ACK, 0, b"")
         events.append(Room(0))
 
     def _set(self, name: int, value: int) -> None:
@@ -396,66 +378,70 @@ class Connection:
             self._encoder.allow(value)
         elif name == _ENABLE_PUSH:
             if value > 1 or (value and self.client):
-                raise _Fault(PROTOCOL_ERROR, "a setting of push that may not be")
+                raise frames.Fault(frames.PROTOCOL_ERROR, "a setting of push that may not be")
         elif name == _MOST_STREAMS:
             self._their_streams = value
         elif name == _WINDOW:
             if value > _LARGEST_WINDOW:
-                raise _Fault(FLOW_CONTROL_ERROR, "a window that is too large")
+                raise frames.Fault(frames.FLOW_CONTROL_ERROR, "a window that is too large")
             for known in self._streams.values():
                 known.window += value - self._their_window
                 if known.window > _LARGEST_WINDOW:
-                    raise _Fault(FLOW_CONTROL_ERROR, "a window that is too large")
+                    raise frames.Fault(frames.FLOW_CONTROL_ERROR, "a window that is too large")
             self._their_window = value
         elif name == _FRAME_SIZE:
             if not _USUAL_FRAME <= value <= _LARGEST_FRAME:
-                raise _Fault(PROTOCOL_ERROR, "a size of frames that may not be")
+                raise frames.Fault(frames.PROTOCOL_ERROR, "a size of frames that may not be")
             self._their_frame = value
 
     def _on_push(self, _flags: int, _stream: int, _payload: bytes, _events: list[Event]) -> None:
-        raise _Fault(PROTOCOL_ERROR, "a push, which was refused")
+        raise frames.Fault(frames.PROTOCOL_ERROR, "a push, which was refused")
 
     def _on_ping(self, flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
         if stream:
-            raise _Fault(PROTOCOL_ERROR, "a ping of one stream")
+            raise frames.Fault(frames.PROTOCOL_ERROR, "a ping of one stream")
         if len(payload) != 8:
-            raise _Fault(FRAME_SIZE_ERROR, "a ping of another size")
-        if flags & _ACK:
+            raise frames.Fault(frames.FRAME_SIZE_ERROR, "a ping of another size")
+        if flags & frames.ACK:
             events.append(Pong(payload))
         else:
-            self._frame(_PING, _ACK, 0, payload)
+            self._frame(frames.PING, frames.ACK, 0, payload)
 
     def _on_goaway(self, _flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
-        if stream or len(payload) < _GOAWAY_HEAD.size:
-            raise _Fault(PROTOCOL_ERROR if stream else FRAME_SIZE_ERROR, "a farewell that may not be")
-        last, code = _GOAWAY_HEAD.unpack_from(payload)
+        if stream or len(payload) < frames.GOAWAY_HEAD.size:
+            raise frames.Fault(
+                frames.PROTOCOL_ERROR if stream else frames.FRAME_SIZE_ERROR, "a farewell that may not be"
+            )
+        last, code = frames.GOAWAY_HEAD.unpack_from(payload)
         self._gone = last & _LAST_STREAM
-        events.append(GoneAway(self._gone, code, payload[_GOAWAY_HEAD.size :].decode("utf-8", "replace")))
+        events.append(GoneAway(self._gone, code, payload[frames.GOAWAY_HEAD.size :].decode("utf-8", "replace")))
         for number in [number for number in self._streams if self._is_ours(number) and number > self._gone]:
             del self._streams[number]
-            events.append(Reset(number, REFUSED_STREAM))
+            events.append(Reset(number, frames.REFUSED_STREAM))
 
     def _on_window(self, _flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
-        if len(payload) != _NUMBER.size:
-            raise _Fault(FRAME_SIZE_ERROR, "a window's change of another size")
+        if len(payload) != frames.NUMBER.size:
+            raise frames.Fault(frames.FRAME_SIZE_ERROR, "a window's change of another size")
         if stream and self._is_idle(stream):
-            raise _Fault(PROTOCOL_ERROR, "a window of no stream")
-        more = _NUMBER.unpack(payload)[0] & _LARGEST_WINDOW
+            raise frames.Fault(frames.PROTOCOL_ERROR, "a window of no stream")
+        more = frames.NUMBER.unpack(payload)[0] & _LARGEST_WINDOW
         if not stream:
             self._window += more
             if not more or self._window > _LARGEST_WINDOW:
-                raise _Fault(FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR, "a window's change that may not be")
+                raise frames.Fault(
+                    frames.FLOW_CONTROL_ERROR if more else frames.PROTOCOL_ERROR, "a window's change that may not be"
+                )
             events.append(Room(0))
         elif (known := self._streams.get(stream)) is not None:
             known.window += more
             if not more or known.window > _LARGEST_WINDOW:
-                self._reject(stream, FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR, events)
+                self._reject(stream, frames.FLOW_CONTROL_ERROR if more else frames.PROTOCOL_ERROR, events)
             else:
                 events.append(Room(stream))
 
     def _on_priority(self, _flags: int, _stream: int, payload: bytes, _events: list[Event]) -> None:
         if len(payload) != 5:
-            raise _Fault(FRAME_SIZE_ERROR, "a priority of another size")
+            raise frames.Fault(frames.FRAME_SIZE_ERROR, "a priority of another size")
 
     def _is_ours(self, stream: int) -> bool:
         return stream % 2 == self._next % 2
@@ -466,7 +452,7 @@ class Connection:
 
     def _reject(self, stream: int, code: int, events: list[Event]) -> None:
         """End a stream because of what the peer did on it (section 5.4.2)."""
-        self._frame(_RST_STREAM, 0, stream, _NUMBER.pack(code))
+        self._frame(frames.RST_STREAM, 0, stream, frames.NUMBER.pack(code))
         known = self._streams.pop(stream, None)
         if known is not None and (known.headed or self._is_ours(stream)):
             events.append(Reset(stream, code))
@@ -477,25 +463,14 @@ class Connection:
 
 
 _HANDLERS = {
-    _DATA: Connection._on_data,
-    _HEADERS: Connection._on_headers,
-    _PRIORITY: Connection._on_priority,
-    _RST_STREAM: Connection._on_reset,
-    _SETTINGS: Connection._on_settings,
-    _PUSH_PROMISE: Connection._on_push,
-    _PING: Connection._on_ping,
-    _GOAWAY: Connection._on_goaway,
-    _WINDOW_UPDATE: Connection._on_window,
-    _CONTINUATION: Connection._on_continuation,
+    frames.DATA: Connection._on_data,
+    frames.HEADERS: Connection._on_headers,
+    frames.PRIORITY: Connection._on_priority,
+    frames.RST_STREAM: Connection._on_reset,
+    frames.SETTINGS: Connection._on_settings,
+    frames.PUSH_PROMISE: Connection._on_push,
+    frames.PING: Connection._on_ping,
+    frames.GOAWAY: Connection._on_goaway,
+    frames.WINDOW_UPDATE: Connection._on_window,
+    frames.CONTINUATION: Connection._on_continuation,
 }
-
-
-def _unpadded(flags: int, payload: bytes) -> bytes:
-    """A frame's contents without its padding (section 6.1)."""
-    if not flags & _PADDED:
-        return payload
-    if not payload:
-        raise _Fault(FRAME_SIZE_ERROR, "a frame without the length of its padding")
-    if payload[0] >= len(payload):
-        raise _Fault(PROTOCOL_ERROR, "more padding than frame")
-    return payload[1 : len(payload) - payload[0]]

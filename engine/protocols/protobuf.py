@@ -33,6 +33,7 @@ Message = TypeVar("Message")
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _LONGEST = 10  # bytes of a varint
 _DEEPEST = 100
+_FIRST_WRONG = 1 << 29  # number of a field
 _ALL = (1 << 64) - 1
 _SIGN = 1 << 63
 
@@ -159,7 +160,7 @@ def _read(fields: dict[int, _Field], data: bytes, depth: int) -> dict[str, objec
         number, wire = tag >> 3, tag & 7
         piece, place = _piece(data, place, wire)
         field = fields.get(number)
-        if not number:
+        if not 0 < number < _FIRST_WRONG:
             raise Invalid("protobuf: a field without a number")
         if field is None:
             continue

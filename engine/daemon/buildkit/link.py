@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from engine.errors import Unavailable
-from engine.protocols import grpc, http2
+from engine.protocols import grpc, http2, http2frames
 from engine.protocols.hpack import Field
 from engine.protocols.http2events import Broken, Data, Event, GoneAway, Headers, Limits, Reset, Room
 
@@ -109,7 +109,7 @@ class Stream:
                 else:
                     self._wait()
 
-    def cancel(self, code: int = http2.CANCEL) -> None:
+    def cancel(self, code: int = http2frames.CANCEL) -> None:
         """End the call at once, in both directions."""
         with self._changed:
             self._link.http.reset(self.number, code)

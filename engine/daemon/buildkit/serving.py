@@ -13,7 +13,7 @@ from engine.daemon.buildkit.link import Lost, Stream
 from engine.daemon.runtime import worker
 from engine.dataclass import dataclass
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotBuilt, NotFound, Unauthorized, Unavailable
-from engine.protocols import grpc, http2, protobuf
+from engine.protocols import grpc, http2frames, protobuf
 from engine.protocols.hpack import Field
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Call(Generic[Asked, Answer]):
         """End the answer; a peer that still sends is told that nobody reads it. Raises Lost."""
         fields = grpc.trailers(status)
         self.stream.headers(fields if self._headed else [*_HEAD, *fields], ended=True)
-        self.stream.cancel(http2.NO_ERROR)
+        self.stream.cancel(http2frames.NO_ERROR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import Invalid
-from engine.protocols import hpack, http2
+from engine.protocols import hpack, http2frames
 from engine.protocols.http2 import PREFACE, Connection
 from engine.protocols.http2events import Broken, Data, GoneAway, Headers, Limits, Pong, Reset, Room
 
@@ -134,33 +134,33 @@ OPENED = frame(HEADERS, END_HEADERS, 1, fields())
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        (frame(PING, payload=b"1" * 7), http2.FRAME_SIZE_ERROR),
-        (frame(PING, stream=1, payload=b"1" * 8), http2.PROTOCOL_ERROR),
-        (frame(DATA, 0, 0, b"x"), http2.PROTOCOL_ERROR),
-        (frame(DATA, 0, 1, b"x"), http2.PROTOCOL_ERROR),
-        (frame(HEADERS, END_HEADERS, 0, fields()), http2.PROTOCOL_ERROR),
-        (frame(HEADERS, END_HEADERS, 2, fields()), http2.PROTOCOL_ERROR),
-        (frame(HEADERS, 0, 1, fields()) + frame(PING, payload=b"1" * 8), http2.PROTOCOL_ERROR),
-        (frame(CONTINUATION, 0, 1, b""), http2.PROTOCOL_ERROR),
-        (frame(HEADERS, END_HEADERS, 1, b"\xff"), http2.COMPRESSION_ERROR),
-        (frame(HEADERS, END_HEADERS | PADDED, 1, b"\x05abc"), http2.PROTOCOL_ERROR),
-        (frame(HEADERS, END_HEADERS | 0x20, 1, b"abc"), http2.FRAME_SIZE_ERROR),
-        (frame(PUSH_PROMISE, END_HEADERS, 1, b"\0\0\0\2"), http2.PROTOCOL_ERROR),
-        (frame(RST_STREAM, 0, 1, b"\0\0\0\0"), http2.PROTOCOL_ERROR),
-        (frame(RST_STREAM, 0, 1, b"\0"), http2.FRAME_SIZE_ERROR),
-        (frame(SETTINGS, 0, 1), http2.PROTOCOL_ERROR),
-        (frame(SETTINGS, 0, 0, b"abc"), http2.FRAME_SIZE_ERROR),
-        (frame(SETTINGS, ACK, 0, b"\0\1\0\0\0\0"), http2.FRAME_SIZE_ERROR),
-        (frame(SETTINGS, 0, 0, b"\0\2\0\0\0\2"), http2.PROTOCOL_ERROR),
-        (frame(SETTINGS, 0, 0, b"\0\4\x80\0\0\0"), http2.FLOW_CONTROL_ERROR),
-        (frame(SETTINGS, 0, 0, b"\0\5\0\0\0\1"), http2.PROTOCOL_ERROR),
-        (frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\0"), http2.PROTOCOL_ERROR),
-        (frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"), http2.FLOW_CONTROL_ERROR),
-        (frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1"), http2.PROTOCOL_ERROR),
-        (frame(GOAWAY, 0, 1, b"\0" * 8), http2.PROTOCOL_ERROR),
-        (frame(GOAWAY, 0, 0, b"\0" * 7), http2.FRAME_SIZE_ERROR),
-        (frame(PRIORITY, 0, 1, b"\0"), http2.FRAME_SIZE_ERROR),
-        (b"\0\x40\x01" + bytes(6), http2.FRAME_SIZE_ERROR),
+        (frame(PING, payload=b"1" * 7), http2frames.FRAME_SIZE_ERROR),
+        (frame(PING, stream=1, payload=b"1" * 8), http2frames.PROTOCOL_ERROR),
+        (frame(DATA, 0, 0, b"x"), http2frames.PROTOCOL_ERROR),
+        (frame(DATA, 0, 1, b"x"), http2frames.PROTOCOL_ERROR),
+        (frame(HEADERS, END_HEADERS, 0, fields()), http2frames.PROTOCOL_ERROR),
+        (frame(HEADERS, END_HEADERS, 2, fields()), http2frames.PROTOCOL_ERROR),
+        (frame(HEADERS, 0, 1, fields()) + frame(PING, payload=b"1" * 8), http2frames.PROTOCOL_ERROR),
+        (frame(CONTINUATION, 0, 1, b""), http2frames.PROTOCOL_ERROR),
+        (frame(HEADERS, END_HEADERS, 1, b"\xff"), http2frames.COMPRESSION_ERROR),
+        (frame(HEADERS, END_HEADERS | PADDED, 1, b"\x05abc"), http2frames.PROTOCOL_ERROR),
+        (frame(HEADERS, END_HEADERS | 0x20, 1, b"abc"), http2frames.FRAME_SIZE_ERROR),
+        (frame(PUSH_PROMISE, END_HEADERS, 1, b"\0\0\0\2"), http2frames.PROTOCOL_ERROR),
+        (frame(RST_STREAM, 0, 1, b"\0\0\0\0"), http2frames.PROTOCOL_ERROR),
+        (frame(RST_STREAM, 0, 1, b"\0"), http2frames.FRAME_SIZE_ERROR),
+        (frame(SETTINGS, 0, 1), http2frames.PROTOCOL_ERROR),
+        (frame(SETTINGS, 0, 0, b"abc"), http2frames.FRAME_SIZE_ERROR),
+        (frame(SETTINGS, ACK, 0, b"\0\1\0\0\0\0"), http2frames.FRAME_SIZE_ERROR),
+        (frame(SETTINGS, 0, 0, b"\0\2\0\0\0\2"), http2frames.PROTOCOL_ERROR),
+        (frame(SETTINGS, 0, 0, b"\0\4\x80\0\0\0"), http2frames.FLOW_CONTROL_ERROR),
+        (frame(SETTINGS, 0, 0, b"\0\5\0\0\0\1"), http2frames.PROTOCOL_ERROR),
+        (frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\0"), http2frames.PROTOCOL_ERROR),
+        (frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"), http2frames.FLOW_CONTROL_ERROR),
+        (frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1"), http2frames.PROTOCOL_ERROR),
+        (frame(GOAWAY, 0, 1, b"\0" * 8), http2frames.PROTOCOL_ERROR),
+        (frame(GOAWAY, 0, 0, b"\0" * 7), http2frames.FRAME_SIZE_ERROR),
+        (frame(PRIORITY, 0, 1, b"\0"), http2frames.FRAME_SIZE_ERROR),
+        (b"\0\x40\x01" + bytes(6), http2frames.FRAME_SIZE_ERROR),
     ],
 )
 def test_who_breaks_the_protocol_is_told_and_left(said: bytes, code: int) -> None:
@@ -176,7 +176,7 @@ def test_who_breaks_the_protocol_is_told_and_left(said: bytes, code: int) -> Non
 def test_who_does_not_speak_it_is_left_at_once(said: bytes) -> None:
     server = Connection(client=False)
     (broken,) = server.receive(said)
-    assert isinstance(broken, Broken) and broken.code == http2.PROTOCOL_ERROR
+    assert isinstance(broken, Broken) and broken.code == http2frames.PROTOCOL_ERROR
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_who_does_not_speak_it_is_left_at_once(said: bytes) -> None:
 def test_a_request_that_is_none_is_refused_and_the_others_go_on(wrong: list[hpack.Field]) -> None:
     server = begun()
     assert server.receive(frame(HEADERS, END_HEADERS, 1, hpack.Encoder().encode(wrong))) == []
-    assert server.to_send() == frame(RST_STREAM, 0, 1, struct.pack(">I", http2.PROTOCOL_ERROR))
+    assert server.to_send() == frame(RST_STREAM, 0, 1, struct.pack(">I", http2frames.PROTOCOL_ERROR))
     assert [type(event) for event in server.receive(frame(HEADERS, END_HEADERS | END_STREAM, 3, fields()))] == [Headers]
 
 
@@ -226,7 +226,7 @@ def test_who_has_others_work_for_nothing_is_left(flood: str) -> None:
     for number in range(1100):
         for event in server.receive(FLOODS[flood](number)):
             if isinstance(event, Broken):
-                assert event.code == http2.ENHANCE_YOUR_CALM
+                assert event.code == http2frames.ENHANCE_YOUR_CALM
                 return
     pytest.fail("it went on")
 
@@ -235,7 +235,7 @@ def test_too_many_streams_are_refused_one_by_one() -> None:
     server = begun(Limits(streams=2))
     events = [event for number in (1, 3, 5) for event in server.receive(frame(HEADERS, END_HEADERS, number, fields()))]
     assert [event.stream for event in events] == [1, 3]
-    assert server.to_send() == frame(RST_STREAM, 0, 5, struct.pack(">I", http2.REFUSED_STREAM))
+    assert server.to_send() == frame(RST_STREAM, 0, 5, struct.pack(">I", http2frames.REFUSED_STREAM))
     server.headers(1, ANSWER, ended=True)
     server.receive(frame(DATA, END_STREAM, 1))
     assert [event.stream for event in server.receive(frame(HEADERS, END_HEADERS, 7, fields()))] == [7]
@@ -265,7 +265,7 @@ def test_settings_change_the_windows_of_open_streams() -> None:
 def test_a_stream_that_is_over_takes_all_and_sends_nothing() -> None:
     server = begun()
     server.receive(OPENED)
-    assert server.receive(frame(RST_STREAM, 0, 1, b"\0\0\0\10")) == [Reset(1, http2.CANCEL)]
+    assert server.receive(frame(RST_STREAM, 0, 1, b"\0\0\0\10")) == [Reset(1, http2frames.CANCEL)]
     assert server.data(1, b"abc", ended=True) == 3
     server.headers(1, ANSWER)
     server.reset(1)
@@ -287,7 +287,7 @@ def test_a_client_hears_the_farewell_and_opens_nothing_more() -> None:
     client.receive(frame(SETTINGS))
     first, second = client.open(REQUEST), client.open(REQUEST)
     events = client.receive(frame(GOAWAY, 0, 0, struct.pack(">II", first, 0) + b"bye"))
-    assert events == [GoneAway(first, 0, "bye"), Reset(second, http2.REFUSED_STREAM)]
+    assert events == [GoneAway(first, 0, "bye"), Reset(second, http2frames.REFUSED_STREAM)]
     assert not client.may_open()
     with pytest.raises(Invalid):
         client.open(REQUEST)

@@ -145,6 +145,7 @@ def test_both_read_what_the_other_writes(value: dict[str, Any]) -> None:
 @example(b"\x08\x01")  # a number where a text is to be
 @example(b"\x0b\x0c")  # a group
 @example(b"\xc2\x3e\x01")
+@example(b"\x80\x80\x80\x80\x10\x00")  # a number beyond the last
 def test_any_bytes_are_read_alike_or_refused(data: bytes) -> None:
     read = THEIRS()
     try:
