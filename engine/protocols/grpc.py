@@ -83,7 +83,7 @@ def trailers(status: Status) -> list[Field]:
         # A field may not begin or end with a blank (RFC 9113, section 8.2.1).
         inner = status.words.strip(" ")
         before, _, after = status.words.partition(inner) if inner else (status.words, "", "")
-        words = "%20" * len(before) + quote(inner, safe=_PLAIN) + "%20" * len(after)
+        words = "%20" * len(before) + quote(inner, safe=_PLAIN, errors="replace") + "%20" * len(after)
         fields.append((b"grpc-message", words.encode()))
     if status.details:
         fields.append((b"grpc-status-details-bin", base64.b64encode(status.details).rstrip(b"=")))

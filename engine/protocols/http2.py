@@ -19,6 +19,7 @@ from engine.protocols.http2fields import good_answer, good_request, good_trailer
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client says first, before its settings."""
 _TABLE_SIZE, _ENABLE_PUSH, _MOST_STREAMS, _WINDOW, _FRAME_SIZE, _LIST_SIZE = range(1, 7)
+_STREAMS_FULL = 4
 _USUAL_WINDOW, _USUAL_FRAME = 65_535, 16_384
 _LARGEST_WINDOW, _LARGEST_FRAME = 2**31 - 1, 2**24 - 1
 _LAST_STREAM = 2**31 - 1
@@ -65,7 +66,8 @@ class Connection:
         self._greeted = client  # a server waits for the preface
         self._settled = False  # the peer's first settings have come
         self._window = _USUAL_WINDOW  # what may be sent on all streams together
-        self._room = max(self._limits.window, _USUAL_WINDOW)  # what may come
+        # What may come: one stream that nobody reads leaves room for others.
+        self._room = _STREAMS_FULL * max(self._limits.window, _USUAL_WINDOW)
         self._owed = 0  # what was consumed and the peer was not told of yet
         self._their_window, self._their_frame, self._their_streams = _USUAL_WINDOW, _USUAL_FRAME, _LAST_STREAM
         self._vain = self._cut = 0
@@ -454,6 +456,7 @@ class Connection:
         """End a stream because of what the peer did on it (section 5.4.2)."""
         self._frame(frames.RST_STREAM, 0, stream, frames.NUMBER.pack(code))
         known = self._streams.pop(stream, None)
+        self._cut += known is not None and not self._is_ours(stream)
         if known is not None and (known.headed or self._is_ours(stream)):
             events.append(Reset(stream, code))
 

@@ -33,9 +33,24 @@ Message = TypeVar("Message")
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _LONGEST = 10  # bytes of a varint
 _DEEPEST = 100
+_MOST_VALUES = 500_000  # of one message and all that is in it
 _FIRST_WRONG = 1 << 29  # number of a field
 _ALL = (1 << 64) - 1
 _SIGN = 1 << 63
+
+
+@dataclass(slots=True)
+class _Bounds:
+    """What one reading may still take. left: values; depth: of messages in each other"""
+
+    left: int = _MOST_VALUES
+    depth: int = 0
+
+    def take(self) -> None:
+        """One more value."""
+        self.left -= 1
+        if self.left < 0:
+            raise Invalid("protobuf: too many values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +63,7 @@ class _Kind:
     wire: int
     zero: object
     write: Callable[[Any], bytes]
-    read: Callable[[bytes, int], object]
+    read: Callable[[bytes, "_Bounds"], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +103,10 @@ def _kind(of: Any, number: str) -> _Kind:
     if of is int:
         return _Kind(_VARINT, 0, lambda value: _varint(value & _ALL), _read_signed)
     if of is str:
-        return _Kind(_LENGTH, "", str.encode, lambda data, _: _text(data))
+        return _Kind(_LENGTH, "", lambda value: value.encode("utf-8", "replace"), lambda data, _: _text(data))
     if of is bytes:
         return _Kind(_LENGTH, b"", bytes, lambda data, _: data)
-    return _Kind(_LENGTH, None, lambda value: encode(of, value), lambda data, depth: _decode(of, data, depth + 1))
+    return _Kind(_LENGTH, None, lambda value: encode(of, value), lambda data, bounds: _decode(of, data, bounds))
 
 
 @functools.cache
@@ -102,8 +117,8 @@ def _entry(key: Any, value: Any) -> _Kind:
     def write(entry: tuple[object, object]) -> bytes:
         return b"".join(_tagged(fields[number], each) for number, each in enumerate(entry, 1))  # zeros too
 
-    def read(data: bytes, depth: int) -> object:
-        found = _read(fields, data, depth + 1)
+    def read(data: bytes, bounds: _Bounds) -> object:
+        found = _read(fields, data, bounds)
         return found["key"], found["value"]
 
     return _Kind(_LENGTH, None, write, read)
@@ -140,15 +155,16 @@ def _tagged(field: _Field, value: object) -> bytes:
 
 def decode(message: type[Message], data: bytes) -> Message:
     """The message of these bytes. Raises Invalid."""
-    return cast(Message, _decode(message, data, 0))
+    return cast(Message, _decode(message, data, _Bounds()))
 
 
-def _decode(message: Any, data: bytes, depth: int) -> dict[str, object]:
-    return _read(_table(message), data, depth)
+def _decode(message: Any, data: bytes, bounds: _Bounds) -> dict[str, object]:
+    return _read(_table(message), data, bounds)
 
 
-def _read(fields: dict[int, _Field], data: bytes, depth: int) -> dict[str, object]:
-    if depth > _DEEPEST:
+def _read(fields: dict[int, _Field], data: bytes, bounds: _Bounds) -> dict[str, object]:
+    bounds.depth += 1
+    if bounds.depth > _DEEPEST:
         raise Invalid("protobuf: messages lie too deep in each other")
     found: dict[str, Any] = {
         field.name: [] if field.shape == "list" else {} if field.shape == "map" else field.kind.zero
@@ -156,6 +172,7 @@ def _read(fields: dict[int, _Field], data: bytes, depth: int) -> dict[str, objec
     }
     place = 0
     while place < len(data):
+        bounds.take()
         tag, place = _varint_at(data, place)
         number, wire = tag >> 3, tag & 7
         piece, place = _piece(data, place, wire)
@@ -166,16 +183,17 @@ def _read(fields: dict[int, _Field], data: bytes, depth: int) -> dict[str, objec
             continue
         kind = field.kind
         if field.shape == "list" and wire == _LENGTH != kind.wire:
-            found[field.name] += [kind.read(each, depth) for each in _unpacked(piece, kind.wire)]
+            found[field.name] += [kind.read(each, bounds) for each in _unpacked(piece, kind.wire, bounds)]
         elif wire != kind.wire:
             raise Invalid(f"protobuf: the field {field.name} has another type")
         elif field.shape == "one":
-            found[field.name] = kind.read(piece, depth)
+            found[field.name] = kind.read(piece, bounds)
         elif field.shape == "list":
-            found[field.name].append(kind.read(piece, depth))
+            found[field.name].append(kind.read(piece, bounds))
         else:
-            key, value = cast("tuple[object, object]", kind.read(piece, depth))
+            key, value = cast("tuple[object, object]", kind.read(piece, bounds))
             found[field.name][key] = value
+    bounds.depth -= 1
     return found
 
 
@@ -195,10 +213,11 @@ def _piece(data: bytes, place: int, wire: int) -> tuple[bytes, int]:
     return data[place : place + length], place + length
 
 
-def _unpacked(data: bytes, wire: int) -> list[bytes]:
+def _unpacked(data: bytes, wire: int, bounds: _Bounds) -> list[bytes]:
     """The values of a packed list."""
     pieces, place = [], 0
     while place < len(data):
+        bounds.take()
         piece, place = _piece(data, place, wire)
         pieces.append(piece)
     return pieces
@@ -230,7 +249,7 @@ def _unsigned(data: bytes) -> int:
     return _varint_at(data, 0)[0]
 
 
-def _read_signed(data: bytes, _: int) -> int:
+def _read_signed(data: bytes, _: object) -> int:
     number = _unsigned(data)
     return number - 2 * _SIGN if number & _SIGN else number
 

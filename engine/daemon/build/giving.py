@@ -17,6 +17,7 @@ from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotBuilt
 
 _SECRETS, _AGENT = "/run/secrets", "/run/buildkit/ssh_agent.0"
+_MOST_MODE, _MOST_ID = 0o7777, (1 << 32) - 2
 _SECRET_MODE, _AGENT_MODE = 0o400, 0o600
 SOCKET = "SSH_AUTH_SOCK"
 """The variable in which programs look for their agent."""
@@ -86,8 +87,11 @@ def _fresh(exec_root: str) -> str:
 
 
 def _own(path: str, mount: commands.Mount, mode: int) -> None:
+    wanted = mode if mount.mode is None else mount.mode
+    if wanted > _MOST_MODE or max(mount.uid or 0, mount.gid or 0) > _MOST_ID:
+        raise Invalid(f"invalid mode or owner of what is mounted from {name_of(mount)}")
     os.chown(path, mount.uid or 0, mount.gid or 0)
-    os.chmod(path, mode if mount.mode is None else mount.mode)
+    os.chmod(path, wanted)
 
 
 def sweep(exec_root: str, names: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Calling gRPC methods of a peer: one message for another, or streams in both directions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -15,8 +15,19 @@ Answer = TypeVar("Answer")
 class Outgoing(Generic[Asked, Answer]):
     """A call in whose both directions messages may flow; leaving the `with` before its end cancels it."""
 
-    def __init__(self, link: Link, path: str, asked: Any, answer: type[Answer], metadata: list[Field]) -> None:
-        """path: `/package.Service/Method`; asked, answer: the tables of the messages. Raises Lost."""
+    def __init__(
+        self,
+        link: Link,
+        path: str,
+        asked: Any,
+        answer: type[Answer],
+        metadata: list[Field],
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """path: `/package.Service/Method`; asked, answer: the tables of the messages; check: as `Stream.check`.
+
+        Raises Lost.
+        """
         self._asked, self._answer = asked, answer
         self.stream = link.open(
             [
@@ -30,6 +41,7 @@ class Outgoing(Generic[Asked, Answer]):
                 *metadata,
             ]
         )
+        self.stream.check = check
 
     def __enter__(self) -> Self:
         return self

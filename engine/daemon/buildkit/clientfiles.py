@@ -6,7 +6,7 @@ last build travels. An upload, and what a URL gives, is an archive or a Dockerfi
 
 import contextlib
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from engine.daemon.build.context import Context, opened, scratch, text_of
@@ -17,7 +17,7 @@ from engine.daemon.buildkit.messages.session import BytesMessage
 from engine.daemon.buildkit.sessions import Session
 from engine.daemon.buildkit.wishes import Asked
 from engine.daemon.dockerfile.ignore import Ignore
-from engine.errors import NotFound
+from engine.errors import Invalid, NotFound
 
 _DOCKERFILE = "Dockerfile"
 _IGNORE = ".dockerignore"
@@ -25,7 +25,7 @@ _UPLOADED = "buildkit-session"  # the host of a URL that means the client itself
 
 
 class ClientFiles:
-    """The files of one build. What is opened here is kept until the build ends."""
+    """The files of one build; a context manager: what is opened here is kept until its end."""
 
     def __init__(self, data_root: str, job: Job, session: Session, asked: Asked) -> None:
         """session: the build's own; asked: where the files are"""
@@ -33,18 +33,28 @@ class ClientFiles:
         self._job = job
         self._session = session
         self._asked = asked
+        self._held = contextlib.ExitStack()
+
+    def __enter__(self) -> "ClientFiles":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
 
     def remote(self) -> Context:
         """The context that the client uploads, or that a URL gives, with its Dockerfile. Raises EngineErrors."""
         url = self._asked.context
-        uploaded = urlsplit(url).hostname == _UPLOADED
+        try:
+            uploaded = urlsplit(url).hostname == _UPLOADED
+        except ValueError as error:
+            raise Invalid(f"invalid context {url}: {error}") from error
         with told.transfer(self._job.progress, "[internal] load remote build context", "context") as come:
             with contextlib.ExitStack() as stack:
-                body = stack.enter_context(_Upload(self._session, url)) if uploaded else _Nothing()
+                body = stack.enter_context(_Upload(self._session, url, self._job.check)) if uploaded else _Nothing()
                 context = opened(
                     self._data_root, body, "" if uploaded else url, self._asked.filename, lambda count, _: come(count)
                 )
-                return self._job.held.enter_context(context)
+                return self._held.enter_context(context)
 
     def dockerfile(self) -> tuple[bytes, str | None]:
         """The Dockerfile, and the text of a .dockerignore of its own, if it has one. Raises NotFound."""
@@ -67,8 +77,8 @@ class ClientFiles:
             with self._fetched(f"[internal] load {_IGNORE}", "context", filesync.Wanted(name, (_IGNORE,))) as root:
                 ignored = (_text(root, _IGNORE) or b"").decode("utf-8", "surrogateescape")
         wanted = filesync.Wanted(name, (), Ignore(ignored).patterns)
-        root = self._job.held.enter_context(self._fetched("[internal] load build context", "context", wanted))
-        room = self._job.held.enter_context(scratch(self._data_root))
+        root = self._held.enter_context(self._fetched("[internal] load build context", "context", wanted))
+        room = self._held.enter_context(scratch(self._data_root))
         return Context(root, room, dockerfile, self._asked.filename)
 
     @contextlib.contextmanager
@@ -82,8 +92,7 @@ class ClientFiles:
         key = (session.shared_key or session.id, wanted.name, "\n".join(wanted.followed))
         with contexts.held(self._data_root, key, self._job.check) as mirror:
             with told.transfer(self._job.progress, title, what) as come:
-                listing = filesync.receive(session.link, wanted, mirror.root, come)
-                mirror.weighs(sum(entry.size for entry in listing.entries.values()))
+                filesync.receive(session.link, wanted, mirror, come, self._job.check)
             yield mirror.root
 
 
@@ -105,11 +114,11 @@ class _Nothing:
 class _Upload:
     """The bytes that the client has under one of its own URLs; a `Source` for the time of a `with`."""
 
-    def __init__(self, session: Session, url: str) -> None:
+    def __init__(self, session: Session, url: str, check: Callable[[], None]) -> None:
         parts = urlsplit(url)
         fields = [(b"urlpath", parts.path.encode()), (b"urlhost", parts.netloc.encode())]
         self._call = Outgoing[BytesMessage, BytesMessage](
-            session.link, methods.UPLOAD + "Pull", BytesMessage, BytesMessage, fields
+            session.link, methods.UPLOAD + "Pull", BytesMessage, BytesMessage, fields, check
         )
         self._left = b""
 

@@ -7,6 +7,7 @@ much of the disk. A daemon that was killed leaves a mirror as it stood, which th
 
 import contextlib
 import hashlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ _MOST_PARTS = 10  # all mirrors together take a tenth of the disk at most
 _LOOK_SECONDS = 0.5
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILES, _SIZE = "files", "size"
+log = logging.getLogger(__name__)
+_tidying = threading.Lock()  # of whoever removes mirrors; no client is waited for
 _free = threading.Condition()
 _used: set[str] = set()  # guarded by `_free`
 
@@ -78,8 +81,15 @@ def _release(mark: str) -> None:
 
 
 def _tidy(data_root: str) -> None:
-    """Remove the mirrors that are too many, the oldest first; those that a build uses stay."""
-    above = room(data_root)
+    """Remove the mirrors that are too many, the oldest first; those that a build uses stay. A failure is logged."""
+    with _tidying:
+        try:
+            _remove_surplus(room(data_root))
+        except OSError as error:
+            log.warning("a kept build context cannot be removed: %s", error)
+
+
+def _remove_surplus(above: str) -> None:
     with os.scandir(above) as found:
         names = [
             name for _, name in sorted((each.stat(follow_symlinks=False).st_mtime_ns, each.name) for each in found)

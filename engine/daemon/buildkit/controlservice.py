@@ -76,10 +76,10 @@ def _carry_out(call: Call[control.BytesMessage, control.BytesMessage], far: sock
 
 def status(_engine: DaemonParts, call: Call[control.StatusRequest, control.StatusResponse]) -> None:
     """All that a build tells, from its begin to its end."""
-    job = jobs.find(call.one()["Ref"], also_ended=True)
+    progress = jobs.watched(call.one()["Ref"])
     time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     call.head([(b"buildkit-current-timestamp", time.encode())])
-    for event in job.progress.follow():
+    for event in progress.follow():
         if event is not None:
             call.send(event)
         elif call.stream.gone:
@@ -89,7 +89,7 @@ def status(_engine: DaemonParts, call: Call[control.StatusRequest, control.Statu
 def solve(engine: DaemonParts, call: Call[control.SolveRequest, control.SolveResponse]) -> None:
     """A build, from its begin to its end. The client's own frontend, or one of this engine, says what is built."""
     asked = call.one()
-    exporters = exporting.exporters_of(asked["Exporters"])
+    exporters = exporting.exporters_of(asked)
     _refuse(asked)
     job = jobs.begin(asked)
     try:
@@ -109,8 +109,8 @@ def _refuse(asked: control.SolveRequest) -> None:
         ("inputs of a frontend", asked["FrontendInputs"]),
         ("entitlements (--allow)", asked["Entitlements"]),
         ("source policies", asked["SourcePolicy"]),
-        ("exporting a cache (--cache-to)", cache.get("Exports")),
-        ("importing a cache (--cache-from)", cache.get("Imports")),
+        ("exporting a cache (--cache-to)", cache.get("Exports") or cache.get("ExportRefDeprecated")),
+        ("importing a cache (--cache-from)", cache.get("Imports") or cache.get("ImportRefsDeprecated")),
         ("exporting through the session", asked["EnableSessionExporter"]),
     )
     for what, value in wanted:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 
 from engine.daemon.buildkit.jobs import Job
-from engine.daemon.buildkit.messages.control import Exporter
+from engine.daemon.buildkit.messages.control import Exporter, SolveRequest
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.daemon.parts import DaemonParts
@@ -21,9 +21,12 @@ _NO = ("", "0", "f", "false")
 _WITHOUT_EFFECT = ("load", "prefer-image-digest", "unpack")
 
 
-def exporters_of(asked: list[Exporter]) -> list[Exporter]:
+def exporters_of(asked: SolveRequest) -> list[Exporter]:
     """The exporters of a request. Raises NotBuilt for one that this engine does not have, Invalid for a bad name."""
-    for each in asked:
+    found = asked["Exporters"]
+    if not found and asked["ExporterDeprecated"]:  # clients before BuildKit 0.13 know one alone
+        found = [{"Type": asked["ExporterDeprecated"], "Attrs": asked["ExporterAttrsDeprecated"]}]
+    for each in found:
         if each["Type"] != _STORE:
             raise NotBuilt(f"the exporter {each['Type']} (--output) is not built in this engine")
         for key, value in each["Attrs"].items():
@@ -32,7 +35,7 @@ def exporters_of(asked: list[Exporter]) -> list[Exporter]:
             if key != "name" and key not in _WITHOUT_EFFECT:
                 raise NotBuilt(f"the option {key} of the exporter {_STORE} is not built in this engine")
         _names(each["Attrs"])
-    return asked
+    return found
 
 
 def export(engine: DaemonParts, job: Job, image: Image, exporters: list[Exporter]) -> dict[str, str]:

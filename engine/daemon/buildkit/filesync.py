@@ -12,6 +12,7 @@ from urllib.parse import quote_plus
 
 from engine.daemon.buildkit import methods, mirror
 from engine.daemon.buildkit.calling import Outgoing
+from engine.daemon.buildkit.contexts import Mirror
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Packet
@@ -56,17 +57,21 @@ def _fields(key: str, values: tuple[str, ...]) -> list[Field]:
     return [*encoded, (name + b"-encoded", b"1")]
 
 
-def receive(link: Link, wanted: Wanted, root: int, progress: Callable[[int], None]) -> Listing:
-    """Make the directory `root` the same as the client's; what the client has listed.
+def receive(
+    link: Link, wanted: Wanted, kept: Mirror, progress: Callable[[int], None], check: Callable[[], None] | None = None
+) -> None:
+    """Make a mirror the same as the client's directory.
 
-    progress: takes the bytes that have come so far. Raises Invalid, Unavailable, SystemFailure
+    progress: takes the bytes that have come so far; check: raises to end it, and is called now and then
+    Raises Invalid, Unavailable, SystemFailure, and what `check` raises.
     """
-    with Outgoing[Packet, Packet](link, _PATH, Packet, Packet, wanted.fields()) as call:
-        receiving = _Receiving(call, root, progress)
+    with Outgoing[Packet, Packet](link, _PATH, Packet, Packet, wanted.fields(), check) as call:
+        receiving = _Receiving(call, kept.root, progress)
         try:
             listing = receiving.listed()
-            receiving.fetch(mirror.settle(root, listing))
-            mirror.finish(root, listing)
+            kept.weighs(listing.weight)  # before anything comes: the client may go at any time
+            receiving.fetch(mirror.settle(kept.root, listing))
+            mirror.finish(kept.root, listing)
         except OSError as error:
             fault = SystemFailure(f"cannot store the build context: {(error.strerror or str(error)).lower()}")
             receiving.refuse(fault)
@@ -81,7 +86,6 @@ def receive(link: Link, wanted: Wanted, root: int, progress: Callable[[int], Non
         call.send({"type": fsutil.FINISH})
         call.end()
         receiving.ended()
-        return listing
 
 
 class _Receiving:

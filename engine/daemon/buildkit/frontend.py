@@ -34,7 +34,11 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Image:
     asked = wishes.read(options)
     session = sessions.find(job.asked["Session"])
     _end_with(session, job)
-    files = ClientFiles(engine.settings.data_root, job, session, asked)
+    with ClientFiles(engine.settings.data_root, job, session, asked) as files:
+        return _built(engine, job, session, asked, files)
+
+
+def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked, files: ClientFiles) -> Image:
     context: Context | None = None
     if asked.context:
         context = files.remote()

@@ -10,7 +10,8 @@ import os
 import select
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from engine.daemon.build.build import Caller
 from engine.daemon.buildkit.messages.control import SolveRequest
@@ -19,6 +20,8 @@ from engine.daemon.buildkit.progress import Progress
 from engine.daemon.images.image import Image
 from engine.dataclass import dataclass, field
 from engine.errors import Conflict, EngineError, NotFound
+
+Found = TypeVar("Found")
 
 _PATIENCE_SECONDS = 6.0  # as long as BuildKit waits for a build that a client asks about before it begins
 _MOST_ENDED = 8
@@ -95,24 +98,26 @@ class Job:
     def close(self) -> None:
         """The build has ended, and no call is at work for it any more."""
         self.progress.close()
-        self.held.close()
-        with self._lock:
-            self._closed = True
-            os.close(self._answered)
-            os.close(self._given_up)
+        try:
+            self.held.close()
+        finally:
+            with self._lock:
+                self._closed = True
+                os.close(self._answered)
+                os.close(self._given_up)
 
 
 _changed = threading.Condition()
 _running: dict[str, Job] = {}  # guarded by `_changed`, as is the next
-_ended: collections.OrderedDict[str, Job] = collections.OrderedDict()
+_ended: collections.OrderedDict[str, Progress] = collections.OrderedDict()
 
 
 def begin(asked: SolveRequest) -> Job:
     """A new build. Raises Conflict for a ref that is taken."""
-    job = Job(asked["Ref"], asked, Progress(asked["Ref"]))
     with _changed:
-        if job.ref in _running or job.ref in _ended:
-            raise Conflict(f"job ID {job.ref} exists")
+        if asked["Ref"] in _running or asked["Ref"] in _ended:
+            raise Conflict(f"job ID {asked['Ref']} exists")
+        job = Job(asked["Ref"], asked, Progress(asked["Ref"]))
         _running[job.ref] = job
         _changed.notify_all()
     return job
@@ -125,13 +130,13 @@ def end(job: Job) -> None:
         del _running[job.ref]
         while job.users:
             _changed.wait()
+    if not job.progress.followed:
+        with _changed:
+            _ended[job.ref] = job.progress
+            while len(_ended) > _MOST_ENDED:
+                _ended.popitem(last=False)
+            _changed.notify_all()
     job.close()
-    if job.progress.followed:
-        return
-    with _changed:
-        _ended[job.ref] = job
-        while len(_ended) > _MOST_ENDED:
-            _ended.popitem(last=False)
 
 
 @contextlib.contextmanager
@@ -139,7 +144,7 @@ def used(ref: str) -> Iterator[Job]:
     """The build of that ref, which does not end before the `with` does. Raises NotFound."""
     job = find(ref)
     with _changed:
-        if job.ref not in _running:
+        if _running.get(ref) is not job:
             raise NotFound(f"no such job {ref}")
         job.users += 1
     try:
@@ -150,15 +155,22 @@ def used(ref: str) -> Iterator[Job]:
             _changed.notify_all()
 
 
-def find(ref: str, also_ended: bool = False) -> Job:
+def find(ref: str) -> Job:
     """The build of that ref, which may begin a little later. Raises NotFound."""
+    return _found(ref, lambda: _running.get(ref))
+
+
+def watched(ref: str) -> Progress:
+    """What the build of that ref tells; it may have ended, or begin a little later. Raises NotFound."""
+    return _found(ref, lambda: _running[ref].progress if ref in _running else _ended.get(ref))
+
+
+def _found(ref: str, look: Callable[[], Found | None]) -> Found:
     until = time.monotonic() + _PATIENCE_SECONDS
     with _changed:
-        while True:
-            found = _running.get(ref) or (_ended.get(ref) if also_ended else None)
-            if found is not None:
-                return found
+        while (found := look()) is None:
             left = until - time.monotonic()
             if left <= 0:
                 raise NotFound(f"no such job {ref}")
             _changed.wait(left)
+        return found

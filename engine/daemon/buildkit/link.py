@@ -22,6 +22,7 @@ _PIECE = 1 << 16
 _MOST_UNSENT = 1 << 18  # bytes that may wait for the socket before those who send must wait
 _LARGEST_MESSAGE = 16 << 20  # as much as BuildKit takes
 _GOODBYE_SECONDS = 1.0
+_LOOK_SECONDS = 1.0  # between two calls of a stream's `check`
 
 
 class Lost(Unavailable):
@@ -31,6 +32,8 @@ class Lost(Unavailable):
 class Stream:
     """One call as its thread sees it. fields: what the peer sent first, None as long as nothing has come
 
+    deadline: of time.monotonic(), after which nothing is waited for; check: called now and then while something is
+    waited for; it raises to end that
     The methods are called by one thread at a time; they wait without holding a lock.
     """
 
@@ -48,6 +51,7 @@ class Stream:
         self._changed = threading.Condition(link.lock)
         self._tell: Callable[[], None] | None = None
         self.deadline: float | None = None
+        self.check: Callable[[], None] | None = None
 
     def receive(self) -> bytes | None:
         """The next message; None once the peer has ended its side. Raises Lost, `grpc.Failed`."""
@@ -112,6 +116,8 @@ class Stream:
     def cancel(self, code: int = http2frames.CANCEL) -> None:
         """End the call at once, in both directions."""
         with self._changed:
+            while self._waiting:  # nobody reads these any more, and they take room on the connection
+                self._link.consumed(self.number, self._waiting.popleft().taken)
             self._link.http.reset(self.number, code)
             self._link.forget(self.number)
             self.cut("the call was ended")
@@ -136,10 +142,12 @@ class Stream:
 
     def _wait(self) -> None:
         """Wait for a change until the call's time is over. Raises `grpc.Failed`."""
-        left = None if self.deadline is None else self.deadline - time.monotonic()
-        if left is not None and left <= 0:
+        left = _LOOK_SECONDS if self.deadline is None else self.deadline - time.monotonic()
+        if left <= 0:
             raise grpc.Failed(grpc.Status(grpc.DEADLINE_EXCEEDED, "context deadline exceeded"))
-        self._changed.wait(left)
+        self._changed.wait(min(left, _LOOK_SECONDS))
+        if self.check is not None:
+            self.check()
 
     # Called by the thread that runs the link, which holds its lock.
 
@@ -157,7 +165,7 @@ class Stream:
 
     def cut(self, why: str) -> None:
         """The stream ends before its end."""
-        if not (self._ended and self.trailers is not None):
+        if not (self._link.http.client and self._ended and self.trailers is not None):  # a whole answer stays one
             self._cut = self._cut or why
             tell, self._tell = self._tell, None
             if tell is not None:
@@ -189,16 +197,17 @@ class Link:
         self._peer = peer
         self._accept = accept
         self._streams: dict[int, Stream] = {}
-        self._unsent = b""
+        self._unsent = bytearray()
         self._opening = threading.Condition(self.lock)
         self._over = ""  # why nothing more can be sent
-        self._wakes, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakes = self._wake = -1  # a pipe while `run` runs
 
     def run(self) -> None:
         """Serve the connection until it ends; all streams that are open then are cut."""
         why = "the connection has ended"
         try:
             with self.lock:
+                self._wakes, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
                 self.flush()
             self._serve()
         except OSError as error:
@@ -206,14 +215,16 @@ class Link:
         finally:
             with self.lock:
                 self._over = self._over or why
+                self.http.over = True
                 streams = list(self._streams.values())
                 self._streams.clear()
                 for stream in streams:
                     stream.cut(self._over)
                 self._opening.notify_all()
-                os.close(self._wakes)
-                os.close(self._wake)
-                self._wake = -1
+                for fd in (self._wakes, self._wake):
+                    if fd >= 0:  # or there was no pipe to be had
+                        os.close(fd)
+                self._wakes = self._wake = -1
             self._peer.close()
 
     def _serve(self) -> None:
@@ -223,7 +234,9 @@ class Link:
         while True:
             with self.lock:
                 self.flush()
-                events = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+                # A peer that does not read is not read either: what it asks for would pile up here.
+                events = select.POLLIN if len(self._unsent) < 4 * _MOST_UNSENT else 0
+                events |= select.POLLOUT if self._unsent else 0
                 if self.http.over and until is None:
                     until = time.monotonic() + _GOODBYE_SECONDS
                 if self.http.over and not self._unsent:
@@ -334,10 +347,11 @@ class Link:
             sent = 0
         except OSError as error:
             self._over = self._over or f"the connection is broken: {error.strerror}"
-            self._unsent = b""
+            self._unsent.clear()
             self._peer.shutdown(socket.SHUT_RDWR)
             return
-        full, self._unsent = not self.takes_more(), self._unsent[sent:]
+        full = not self.takes_more()
+        del self._unsent[:sent]
         if self._unsent and not stood:
             self._rouse()
         if full and self.takes_more():

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator
 
 from engine.daemon.buildkit.messages.fsutil import Stat
+from engine.daemon.tar.space import check_space
 from engine.daemon.tar.trees import remove_tree
 from engine.dataclass import dataclass
 from engine.errors import Invalid
@@ -21,6 +22,9 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_ENTRIES = 2_000_000
 _LONGEST_PATH = 4096
+_MOST_WORDS = 64 << 20  # characters of all paths and links together
+_BESIDE = 4096  # bytes that a file takes beside its contents
+_LOOK_EACH = 500  # files that are made without a look at the room on the disk
 # Go's FileMode (pkg/io/fs): the kinds of a file, and the bits that stand elsewhere than in stat(2).
 _GO_DIRECTORY, _GO_LINK, _GO_DEVICE, _GO_PIPE, _GO_SOCKET = 1 << 31, 1 << 27, 1 << 26, 1 << 25, 1 << 24
 _GO_CHARACTER, _GO_IRREGULAR = 1 << 21, 1 << 19
@@ -55,16 +59,18 @@ def mode_of(go: int) -> int:
 
 
 class Listing:
-    """The entries that the other side has named, in order."""
+    """The entries that the other side has named, in order. weight: about the bytes that they will take"""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
-        self._count = 0
+        self.weight = 0
+        self._count = self._words = 0
 
     def add(self, said: Stat) -> Entry:
         """Take the next entry. Raises Invalid."""
         path, number = said["path"], self._count
         self._count += 1
+        self._words += len(path) + len(said["linkname"])
         _check_path(path)
         try:
             mode = mode_of(said["mode"])
@@ -73,7 +79,7 @@ class Listing:
         above = path.rpartition("/")[0]
         if above and not stat.S_ISDIR(self._mode(above)):
             raise Invalid(f"{path}: it is in no directory that was listed")
-        if path in self.entries or self._count > _MOST_ENTRIES:
+        if path in self.entries or self._count > _MOST_ENTRIES or self._words > _MOST_WORDS:
             raise Invalid(f"{path}: it was listed before" if path in self.entries else "too many files")
         link = said["linkname"]
         if stat.S_ISREG(mode) and link and not stat.S_ISREG(self._mode(link)):
@@ -84,6 +90,7 @@ class Listing:
             raise Invalid(f"{path}: a size below zero")
         found = Entry(number, path, mode, said["size"], said["modTime"], link)
         self.entries[path] = found
+        self.weight += _BESIDE + (found.size if found.has_data else 0)
         return found
 
     def _mode(self, path: str) -> int:
@@ -103,7 +110,9 @@ def settle(root: int, listing: Listing) -> list[Entry]:
     """
     _remove(root, "", listing.entries)
     wanted = []
-    for path, entry in listing.entries.items():
+    for number, (path, entry) in enumerate(listing.entries.items()):
+        if number % _LOOK_EACH == 0:
+            check_space(root)
         with _parent(root, path) as (above, name):
             if entry.has_data:
                 if not _is_there(above, name):

@@ -21,6 +21,7 @@ from engine.protocols import grpc
 
 _ABSENT = (grpc.NOT_FOUND, grpc.UNIMPLEMENTED)
 _PIECE = 32 * 1024
+_LOOK_SECONDS = 0.5
 _MOST = 32  # connections to one agent at a time
 
 
@@ -111,20 +112,26 @@ class _Forwarding:
             with Outgoing[BytesMessage, BytesMessage](
                 self._session.link, methods.SSH + "ForwardAgent", BytesMessage, BytesMessage, [field]
             ) as call:
-                worker.begin("agent answers", lambda: self._answers(call, peer))
+                answered = threading.Event()
+                worker.begin("agent answers", lambda: self._answers(call, peer, answered))
                 while data := peer.recv(_PIECE):
                     call.send({"data": data})
                 call.end()
-                while peer.recv(1):  # until the answers have ended too
+                # A program that has asked all may still be waiting for the answers.
+                while not answered.wait(_LOOK_SECONDS) and not self._over:
                     pass
         except (OSError, EngineError):  # either side has gone, which the other sees by the end of its own connection
             pass
         finally:
             with self._lock:
                 self._open.remove(peer)
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
             peer.close()
 
-    def _answers(self, call: Outgoing[BytesMessage, BytesMessage], peer: socket.socket) -> None:
+    def _answers(
+        self, call: Outgoing[BytesMessage, BytesMessage], peer: socket.socket, answered: threading.Event
+    ) -> None:
         try:
             for message in call.every():
                 peer.sendall(message["data"])
@@ -133,3 +140,4 @@ class _Forwarding:
         finally:
             with contextlib.suppress(OSError):
                 peer.shutdown(socket.SHUT_RDWR)
+            answered.set()

@@ -15,6 +15,8 @@ from engine.daemon.buildkit.messages.control import Vertex as VertexMessage
 from engine.daemon.buildkit.messages.known import Timestamp, moment
 
 _MOST_LOGGED = 2 << 20  # bytes of one vertex
+_MOST_KEPT = 32 << 20  # bytes of all that one build's commands have written, with what each piece costs
+_COST = 500
 _CLIPPED = b"\n[output clipped, log limit 2MiB reached]\n"
 STDOUT, STDERR = 1, 2
 
@@ -32,7 +34,7 @@ class Progress:
         self._changed = threading.Condition()
         self._events: list[StatusResponse] = []  # guarded by `_changed`
         self._over = False
-        self._count = 0
+        self._count = self._kept = 0
         self.followed = False
 
     def vertex(self, name: str, inputs: tuple[str, ...] = ()) -> "Vertex":
@@ -51,6 +53,11 @@ class Progress:
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more of what commands write are kept."""
+        self._kept += size + _COST
+        return self._kept <= _MOST_KEPT
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -114,7 +121,7 @@ class Vertex:
 
     def log(self, data: bytes, stream: int) -> None:
         """What a command has written. stream: STDOUT or STDERR"""
-        if self._logged > _MOST_LOGGED:
+        if self._logged > _MOST_LOGGED or not self._progress.has_room(len(data)):
             return
         self._logged += len(data)
         if self._logged > _MOST_LOGGED:

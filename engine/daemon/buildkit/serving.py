@@ -5,6 +5,7 @@ call has ended well, and when it raises the call ends with the status that belon
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -31,6 +32,7 @@ _CODES: tuple[tuple[type[EngineError], int], ...] = (
     (NotBuilt, grpc.UNIMPLEMENTED),
     (Unavailable, grpc.UNAVAILABLE),
 )
+_MOST_CALLS = 100  # of one connection at a time
 _HEAD: list[Field] = [(b":status", b"200"), (b"content-type", grpc.CONTENT_TYPE)]
 
 
@@ -91,20 +93,37 @@ class Method:
     run: Callable[[Call[Any, Any]], None]
 
 
-def accept(methods: Mapping[str, Method], stream: Stream) -> None:
-    """Have a call that a peer has begun served. methods: by their paths"""
-    worker.begin("grpc", lambda: _serve(methods, stream))
+class Server:
+    """Serves the calls of one connection. methods: by their paths"""
 
+    def __init__(self, methods: Mapping[str, Method]) -> None:
+        self._methods = methods
+        self._lock = threading.Lock()
+        self._running = 0  # guarded by the lock: a call may go on for a while after its stream is over
 
-def _serve(methods: Mapping[str, Method], stream: Stream) -> None:
-    fields = dict(stream.fields or ())
-    path = fields.get(b":path", b"").decode("ascii", "replace")
-    method = methods.get(path)
-    call: Call[Any, Any] = Call(stream, *((method.asked, method.answer) if method else (object, object)))
-    try:
-        call.finish(_outcome(method, call, path))
-    except Lost:  # nobody waits for the outcome
-        pass
+    def accept(self, stream: Stream) -> None:
+        """Have a call that the peer has begun served; it is refused where too many run."""
+        with self._lock:
+            if self._running >= _MOST_CALLS:
+                stream.cancel(http2frames.REFUSED_STREAM)
+                return
+            self._running += 1
+        worker.begin("grpc", lambda: self._serve(stream))
+
+    def _serve(self, stream: Stream) -> None:
+        path = dict(stream.fields or ()).get(b":path", b"").decode("ascii", "replace")
+        method = self._methods.get(path)
+        call: Call[Any, Any] = Call(stream, *((method.asked, method.answer) if method else (object, object)))
+        try:
+            call.finish(_outcome(method, call, path))
+        except Lost:  # nobody waits for the outcome
+            pass
+        except Exception:
+            log.exception("the end of %s cannot be told", path)
+        finally:
+            stream.cancel(http2frames.INTERNAL_ERROR)  # which does nothing to a call that has ended
+            with self._lock:
+                self._running -= 1
 
 
 def _outcome(method: Method | None, call: Call[Any, Any], path: str) -> grpc.Status:

@@ -83,7 +83,10 @@ def _limits(asked: Asked, value: str) -> None:
 
 def _listed(value: str) -> list[str]:
     """The values of a line of comma-separated ones, which may be quoted."""
-    return next(csv.reader([value]), [])
+    try:
+        return next(csv.reader([value]), [])
+    except csv.Error as error:
+        raise Invalid(f"invalid list of values: {error}") from error
 
 
 def _set(name: str) -> Callable[[Asked, str], None]:

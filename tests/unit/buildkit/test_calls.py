@@ -2,7 +2,9 @@
 
 import contextlib
 import itertools
+import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -16,7 +18,7 @@ from engine.daemon.buildkit import calling, serving
 from engine.daemon.buildkit.link import Link, Lost
 from engine.errors import Conflict, EngineError, NotFound, SystemFailure
 from engine.protocols import grpc as ours
-from engine.protocols import protobuf
+from engine.protocols import http2, protobuf
 
 LONG = 20  # seconds within which a call ends on any machine
 BIG = "x" * 5_000_000
@@ -50,7 +52,7 @@ def listening(tmp_path: Path) -> Iterator[socket.socket]:
 @contextlib.contextmanager
 def running(peer: socket.socket, client: bool, methods: dict[str, serving.Method] | None = None) -> Iterator[Link]:
     """A link whose thread runs; it is over at the end."""
-    link = Link(peer, client, lambda stream: serving.accept(methods or {}, stream))
+    link = Link(peer, client, serving.Server(methods or {}).accept)
     thread = threading.Thread(target=link.run)
     thread.start()
     try:
@@ -231,6 +233,103 @@ def oracle(tmp_path: Path, handler: grpc.RpcMethodHandler) -> Iterator[Link]:
 
 def ask(link: Link, word: Word) -> Word:
     return calling.unary(link, "/a.B/C", Word, Word, word)
+
+
+def asked_by_hand(peer: socket.socket, window: int) -> http2.Connection:
+    """A call with trailers, from a client that gives this window to streams."""
+    connection = http2.Connection(client=True)
+    connection.to_send()
+    first = http2.PREFACE + struct.pack(">HBBBIHI", 0, 6, 4, 0, 0, 4, window)
+    head = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a.B/C"), (b"content-type", ours.CONTENT_TYPE)]
+    stream = connection.open(head)
+    connection.data(stream, ours.message(b""))
+    connection.headers(stream, [(b"x", b"y")], ended=True)
+    peer.sendall(first + connection.to_send())
+    return connection
+
+
+def test_a_client_that_has_said_all_and_goes_ends_the_answer() -> None:
+    """It has sent trailers, and gives no room for an answer."""
+    ended = threading.Event()
+
+    def flood(call: serving.Call[Word, Word]) -> None:
+        try:
+            for _ in itertools.count():
+                call.send({"text": "y" * 1000})
+        finally:
+            ended.set()
+
+    near, far = socket.socketpair()
+    with running(far, False, {"/a.B/C": serving.Method(Word, Word, flood)}):
+        asked_by_hand(near, 0)
+        assert not ended.wait(0.2)
+        near.close()
+        assert ended.wait(LONG)
+
+
+def test_words_that_are_no_text_end_a_call_all_the_same(listening: socket.socket) -> None:
+    def fail(_: serving.Call[Word, Word]) -> None:
+        raise NotFound("no such file: \udcff")
+
+    with served(listening, fail) as channel, pytest.raises(grpc.RpcError) as caught:
+        one_for_one(channel)({}, timeout=LONG)
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_too_many_calls_are_refused_until_some_have_ended() -> None:
+    """Those count whose clients have given them up, too: their threads are still there."""
+    go_on, count = threading.Event(), itertools.count(1)
+    running_now = 0
+
+    def wait(_: serving.Call[Word, Word]) -> None:
+        nonlocal running_now
+        running_now = next(count)
+        go_on.wait(LONG)
+
+    near, far = socket.socketpair()
+    with running(far, False, {"/a.B/C": serving.Method(Word, Word, wait)}), running(near, True) as link:
+        for _ in range(90):
+            with calling.Outgoing(link, "/a.B/C", Word, Word, []) as call:
+                call.end()
+        until = threading.Event()
+        for _ in range(200):
+            if running_now >= 90:
+                break
+            until.wait(0.05)
+        calls = [calling.Outgoing(link, "/a.B/C", Word, Word, []) for _ in range(20)]
+        refused = 0
+        go_on_later = threading.Timer(0.3, go_on.set)
+        go_on_later.start()
+        for call in calls:
+            try:
+                call.end()
+                call.receive()
+            except Lost:
+                refused += 1
+        assert refused == 10
+
+
+def test_a_link_that_never_runs_has_no_descriptor_but_its_own() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        before = len(os.listdir("/proc/self/fd"))
+        Link(near, True)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_nobody_reads_is_given_back_to_the_connection() -> None:
+    """Else some hundred calls that were left would stop all others."""
+
+    def large(call: serving.Call[Word, Word]) -> None:
+        call.send({"text": "z" * 900_000})
+
+    near, far = socket.socketpair()
+    with running(far, False, {"/a.B/C": serving.Method(Word, Word, large)}), running(near, True) as link:
+        for _ in range(12):
+            with calling.Outgoing(link, "/a.B/C", Word, Word, []) as call:
+                call.end()
+                call.stream.answered()
+        assert len(ask(link, {})["text"]) == 900_000
 
 
 class TestCalling:

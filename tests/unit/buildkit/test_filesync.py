@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.buildkit import filesync
+from engine.daemon.buildkit.contexts import Mirror
 from engine.daemon.buildkit.filesync import Wanted
 from engine.daemon.buildkit.messages.fsutil import Stat
 from engine.errors import EngineError, Invalid, Unavailable
@@ -87,9 +88,10 @@ def receive(sender: Sender, ours: Path, place: Path, wanted: Wanted | None = Non
     """Mirror it; the progress that was told."""
     told: list[int] = []
     root = os.open(ours, os.O_RDONLY | os.O_DIRECTORY)
+    kept = Mirror(str(ours.parent), root)
     try:
         with session(sender, place) as link:
-            filesync.receive(link, wanted or Wanted("context"), root, told.append)
+            filesync.receive(link, wanted or Wanted("context"), kept, told.append)
     finally:
         os.close(root)
     return told
@@ -177,7 +179,7 @@ def test_a_hostile_list_is_refused_and_leaves_nothing(name: str) -> None:
             receive(sender, ours, place)
         assert sender.refused
         assert os.listdir(ours) == []
-        assert set(os.listdir(theirs.parent)) <= {"ours", "s", "theirs"}
+        assert set(os.listdir(theirs.parent)) <= {"ours", "s", "size", "theirs"}
 
 
 def test_what_is_in_the_mirror_already_leads_nowhere(tmp_path: Path) -> None:

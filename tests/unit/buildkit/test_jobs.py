@@ -73,7 +73,7 @@ def test_a_build_is_found_when_it_begins_later(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(jobs, "_PATIENCE_SECONDS", 0.0)
     with pytest.raises(NotFound):
         jobs.find(ref)
-    assert jobs.find(ref, also_ended=True) is job
+    assert jobs.watched(ref) is job.progress
 
 
 def test_only_some_that_have_ended_are_kept() -> None:

@@ -2,8 +2,20 @@
 
 import pytest
 
-from engine.daemon.buildkit import wishes
+from engine.daemon.buildkit import exporting, wishes
+from engine.daemon.buildkit.messages.control import SolveRequest
 from engine.errors import Invalid, NotBuilt
+from engine.protocols import protobuf
+
+
+def test_clients_that_know_one_exporter() -> None:
+    """Those before BuildKit 0.13 name it elsewhere."""
+    asked = protobuf.decode(SolveRequest, b"")
+    asked |= {"ExporterDeprecated": "moby", "ExporterAttrsDeprecated": {"name": "a:b"}}
+    assert exporting.exporters_of(asked) == [{"Type": "moby", "Attrs": {"name": "a:b"}}]
+    with pytest.raises(NotBuilt, match="the exporter tar"):
+        exporting.exporters_of({**asked, "ExporterDeprecated": "tar"})
+    assert exporting.exporters_of(protobuf.decode(SolveRequest, b"")) == []
 
 
 def test_nothing_asked() -> None:
@@ -63,6 +75,7 @@ def test_what_is_not_built(key: str, value: str) -> None:
         ("shm-size", "1m"),
         ("shm-size", "-1"),
         ("ulimit", "=5"),
+        ("add-hosts", "a\rb"),
         ("ulimit", "nofile"),
         ("ulimit", "nofile=a:b"),
         ("image-resolve-mode", "never"),

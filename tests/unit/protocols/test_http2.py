@@ -241,12 +241,23 @@ def test_too_many_streams_are_refused_one_by_one() -> None:
     assert [event.stream for event in server.receive(frame(HEADERS, END_HEADERS, 7, fields()))] == [7]
 
 
-def test_more_data_than_there_is_room_for_breaks_the_connection() -> None:
+def test_more_data_than_a_stream_has_room_for_ends_it() -> None:
     server = begun(Limits(window=65_535))
     server.receive(OPENED)
     whole = frame(DATA, 0, 1, bytes(16_384))
     assert len(server.receive(whole * 3)) == 3
-    assert isinstance(server.receive(whole)[-1], Broken)
+    assert server.receive(whole) == [Reset(1, http2frames.FLOW_CONTROL_ERROR)]
+
+
+def test_more_data_than_there_is_room_for_breaks_the_connection() -> None:
+    """It has room for four streams that nobody reads."""
+    server = begun(Limits(window=65_535))
+    for stream in (1, 3, 5, 7, 9):
+        server.receive(frame(HEADERS, END_HEADERS, stream, fields()))
+    for stream in (1, 3, 5, 7):
+        full = frame(DATA, 0, stream, bytes(16_384)) * 3 + frame(DATA, 0, stream, bytes(16_383))
+        assert len(server.receive(full)) == 4
+    assert isinstance(server.receive(frame(DATA, 0, 9, b"x"))[-1], Broken)
 
 
 def test_settings_change_the_windows_of_open_streams() -> None:

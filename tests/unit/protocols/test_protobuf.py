@@ -172,6 +172,15 @@ def test_what_is_cut_or_broken_is_refused(data: bytes) -> None:
         protobuf.decode(Outer, data)
 
 
+def test_values_are_counted() -> None:
+    """A message of 16 MB could become gigabytes of empty ones."""
+    assert len(protobuf.decode(Outer, b"\x82\x01\x00" * 400_000)["inners"]) == 400_000
+    with pytest.raises(Invalid, match="too many values"):
+        protobuf.decode(Outer, b"\x82\x01\x00" * 600_000)
+    with pytest.raises(Invalid, match="too many values"):
+        protobuf.decode(Outer, b"\x7a\xc0\xcf\x24" + bytes(600_000))
+
+
 def test_messages_lie_in_each_other_only_so_deep() -> None:
     data = b""
     for _ in range(200):

@@ -22,7 +22,7 @@ def grpc(engine: DaemonParts, request: Request) -> None:
         path: Method(*methods.TABLES[path], run)
         for path, run in (controlservice.served(engine) | bridgeservice.served(engine)).items()
     }
-    Link(request.upgrade(_UPGRADED), False, lambda stream: serving.accept(table, stream)).run()
+    Link(request.upgrade(_UPGRADED), False, serving.Server(table).accept).run()
 
 
 def session(_engine: DaemonParts, request: Request) -> None:
