@@ -35,6 +35,7 @@ BUILT = {
     ("POST", "/commit"),
     ("POST", "/build"),
     ("POST", "/build/prune"),
+    ("POST", "/session"),
     ("POST", "/images/create"),
     ("GET", "/images/json"),
     ("GET", "/images/search"),

@@ -17,15 +17,16 @@ from pathlib import Path
 
 VERSION = "v2.40.3"
 MODULE = "github.com/docker/compose/v2"
-BUILDX = "github.com/docker/buildx/cmd/buildx"
+BUILDX_MODULE, BUILDX_VERSION = "github.com/docker/buildx", "v0.29.1"  # as this compose requires it
+BUILDX = f"{BUILDX_MODULE}/cmd/buildx"
 OLDEST = (1, 24)  # the Go that this version asks for
 SECONDS = 1200
 STEPS = (
     ("mod", "init", "build"),  # a module of its own: `go install` takes none whose go.mod excludes others
     ("get", f"{MODULE}/cmd@{VERSION}"),
     ("build", "-o", "docker-compose", "-ldflags", f"-s -w -X {MODULE}/internal.Version={VERSION}", f"{MODULE}/cmd"),
-    ("get", BUILDX),
-    ("build", "-o", "docker-buildx", "-ldflags", "-s -w", BUILDX),
+    ("get", f"{BUILDX}@{BUILDX_VERSION}"),
+    ("build", "-o", "docker-buildx", "-ldflags", f"-s -w -X {BUILDX_MODULE}/version.Version={BUILDX_VERSION}", BUILDX),
 )
 # No C compiler is asked for, and none of this is left for others; more memory makes the compiler a quarter faster.
 SETTINGS = {"CGO_ENABLED": "0", "GOFLAGS": "-modcacherw -buildvcs=false -trimpath", "GOGC": "400", "GOWORK": "off"}

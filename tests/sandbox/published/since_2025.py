@@ -3,6 +3,7 @@
 from tests.sandbox.published.row import (
     BUILD,
     COPY,
+    HTTP2,
     IMAGE,
     LOAD,
     MOUNT,
@@ -10,7 +11,6 @@ from tests.sandbox.published.row import (
     NO_CHECKPOINTS,
     NO_FRONTENDS,
     NO_GIT,
-    NO_HTTP2,
     NO_KRUN,
     NO_LABELS,
     NO_MACHINE,
@@ -193,9 +193,24 @@ ROWS = (
         "A malformed variable of an image was filled in with those of the host.",
         test=f"{IMAGE}test_cve_2026_57231_no_variable_of_the_host_comes_into_a_container",
     ),
-    Row("CVE-2026-78659", "moby, HTTP/2 of Go", "A declared trailer of many fields took the memory.", why=NO_HTTP2),
-    Row("CVE-2026-78663", "moby, HTTP/2 of Go", "Streams that were reset went around the flow control.", why=NO_HTTP2),
-    Row("CVE-2026-78669", "moby, HTTP/2 of Go", "Changing windows of many streams took the processor.", why=NO_HTTP2),
+    Row(
+        "CVE-2026-78659",
+        "moby, HTTP/2 of Go",
+        "A declared trailer of many fields took the memory.",
+        test=f"{HTTP2}test_who_has_others_work_for_nothing_is_left",
+    ),
+    Row(
+        "CVE-2026-78663",
+        "moby, HTTP/2 of Go",
+        "Streams that were reset went around the flow control.",
+        test=f"{HTTP2}test_what_comes_for_a_stream_that_was_reset_is_passed_over",
+    ),
+    Row(
+        "CVE-2026-78669",
+        "moby, HTTP/2 of Go",
+        "Changing windows of many streams took the processor.",
+        test=f"{HTTP2}test_who_has_others_work_for_nothing_is_left",
+    ),
     Row("CVE-2026-84042", "crun", "krun with passt ran the container's payload unconfined.", why=NO_KRUN),
     Row(
         "CVE-2026-88264",
@@ -219,7 +234,7 @@ ROWS = (
         "CVE-2026-97032",
         "moby, HTTP/2 of Go",
         "Changing the size of the header table crashed the daemon.",
-        why=NO_HTTP2,
+        test="unit/protocols/test_hpack.py::test_what_the_other_makes_is_read",
     ),
     Row(
         "CVE-2026-111361",
@@ -272,7 +287,15 @@ ROWS = (
         why=NO_CHECKPOINTS,
     ),
     Row(
-        "GHSA-g2h8-426c-7976", "BuildKit", "A client's upload of local sources led out of its place.", why=NO_FRONTENDS
+        "GHSA-g2h8-426c-7976",
+        "BuildKit",
+        "A client's upload of local sources led out of its place.",
+        test="unit/buildkit/test_filesync.py::test_a_hostile_list_is_refused_and_leaves_nothing",
     ),
-    Row("GHSA-qx3x-mv6r-52p6", "BuildKit", "Wrong parameters of a frontend crashed the builder.", why=NO_FRONTENDS),
+    Row(
+        "GHSA-qx3x-mv6r-52p6",
+        "BuildKit",
+        "Wrong parameters of a frontend crashed the builder.",
+        test="api/test_buildkit.py::test_hostile_bytes_end_in_words",
+    ),
 )
