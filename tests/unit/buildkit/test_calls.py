@@ -159,18 +159,20 @@ class TestServing:
                 list(call.every())
             except EngineError as error:
                 raised.append(error)
+                ended.set()
                 raise
 
         def forever() -> Iterator[Word]:
             yield {}
             done.wait(LONG)
 
-        done = threading.Event()
+        done, ended = threading.Event(), threading.Event()
         with served(listening, wait) as channel, pytest.raises(grpc.RpcError) as caught:
             try:
                 list(both_ways(channel)(forever(), timeout=0.3))
             finally:
                 done.set()
+                assert ended.wait(LONG)
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         assert len(raised) == 1
         assert isinstance(raised[0], Lost | ours.Failed)  # whoever was first to see it
