@@ -68,8 +68,7 @@ def served(listening: socket.socket, run: Callable[[Any], None]) -> Iterator[grp
     """A channel of grpcio to this engine, which serves one method, /a.B/C."""
     options = [("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0)]
     with grpc.insecure_channel(f"unix:{listening.getsockname()}", options) as channel:
-        waiting = grpc.channel_ready_future(channel)
-        waiting.add_done_callback(lambda _: None)
+        channel.subscribe(lambda _: None, try_to_connect=True)
         peer, _ = listening.accept()
         with running(peer, False, {"/a.B/C": serving.Method(Word, Word, run)}):
             yield channel
