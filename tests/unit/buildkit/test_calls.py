@@ -65,13 +65,25 @@ def running(peer: socket.socket, client: bool, methods: dict[str, serving.Method
 
 @contextlib.contextmanager
 def served(listening: socket.socket, run: Callable[[Any], None]) -> Iterator[grpc.Channel]:
-    """A channel of grpcio to this engine, which serves one method, /a.B/C."""
-    options = [("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0)]
-    with grpc.insecure_channel(f"unix:{listening.getsockname()}", options) as channel:
-        channel.subscribe(lambda _: None, try_to_connect=True)
+    """A channel of grpcio to this engine, which serves one method, /a.B/C. It connects with its first call."""
+    links: list[Link] = []
+
+    def serve() -> None:
         peer, _ = listening.accept()
-        with running(peer, False, {"/a.B/C": serving.Method(Word, Word, run)}):
+        links.append(Link(peer, False, serving.Server({"/a.B/C": serving.Method(Word, Word, run)}).accept))
+        links[0].run()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    options = [("grpc.max_receive_message_length", -1), ("grpc.enable_http_proxy", 0)]
+    try:
+        with grpc.insecure_channel(f"unix:{listening.getsockname()}", options) as channel:
             yield channel
+    finally:
+        for link in links:
+            link.close()
+        thread.join(LONG)
+        assert not thread.is_alive()
 
 
 def one_for_one(channel: grpc.Channel, path: str = "/a.B/C") -> Any:
