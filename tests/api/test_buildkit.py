@@ -17,8 +17,8 @@ from engine.daemon.buildkit.messages import control, gateway
 from engine.protocols import grpc as ours
 from engine.protocols import protobuf
 from tests.harness.daemon import Daemon
+from tests.harness.links import LONG, running
 
-LONG = 20
 UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
 
@@ -41,14 +41,8 @@ def dial(daemon: Daemon, path: str, fields: str = UPGRADE) -> socket.socket:
 @contextlib.contextmanager
 def linked(daemon: Daemon) -> Iterator[Link]:
     """The API, as a client calls it."""
-    link = Link(dial(daemon, "/grpc"), True)
-    thread = threading.Thread(target=link.run)
-    thread.start()
-    try:
+    with running(dial(daemon, "/grpc"), True) as link:
         yield link
-    finally:
-        link.close()
-        thread.join(LONG)
 
 
 @pytest.mark.parametrize("path", ["/grpc", "/session"])

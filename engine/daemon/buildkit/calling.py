@@ -1,15 +1,15 @@
 """Calling gRPC methods of a peer: one message for another, or streams in both directions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from engine.daemon.buildkit.link import Link
 from engine.protocols import grpc, protobuf
 from engine.protocols.hpack import Field
 
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
+Asked = TypeVar("Asked", bound=Mapping[str, object])
+Answer = TypeVar("Answer", bound=Mapping[str, object])
 
 
 class Outgoing(Generic[Asked, Answer]):
@@ -19,7 +19,7 @@ class Outgoing(Generic[Asked, Answer]):
         self,
         link: Link,
         path: str,
-        asked: Any,
+        asked: type[Asked],
         answer: type[Answer],
         metadata: list[Field],
         check: Callable[[], None] | None = None,
@@ -53,7 +53,7 @@ class Outgoing(Generic[Asked, Answer]):
 
     def send(self, message: Asked) -> None:
         """Send a message. Raises Lost, `grpc.Failed`."""
-        self.stream.send(protobuf.encode(self._asked, message))  # type: ignore[arg-type]
+        self.stream.send(protobuf.encode(self._asked, message))
 
     def end(self) -> None:
         """Say that this end sends nothing more. Raises Lost."""
@@ -77,10 +77,10 @@ class Outgoing(Generic[Asked, Answer]):
 
 
 def unary(
-    link: Link, path: str, asked: Any, answer: type[Answer], message: object, metadata: list[Field] | None = None
+    link: Link, path: str, asked: type[Asked], answer: type[Answer], message: Asked, metadata: list[Field] | None = None
 ) -> Answer:
     """Call a method that takes one message and answers one. Raises Invalid, Lost, `grpc.Failed`."""
-    with Outgoing[Any, Answer](link, path, asked, answer, metadata or []) as call:
+    with Outgoing[Asked, Answer](link, path, asked, answer, metadata or []) as call:
         call.send(message)
         call.end()
         found = call.receive()

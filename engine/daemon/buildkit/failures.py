@@ -8,9 +8,10 @@ import json
 from types import TracebackType
 from typing import Self
 
-from engine.daemon.buildkit.messages.known import Any, Status
+from engine.daemon.buildkit.messages.known import AnyMessage, Status
 from engine.daemon.buildkit.serving import status_of
 from engine.daemon.buildkit.told import Vertices
+from engine.daemon.jsontext import Object
 from engine.errors import CommandFailed, EngineError
 from engine.protocols import grpc, protobuf
 
@@ -43,7 +44,7 @@ class Failing:
 
     def _status(self, error: EngineError, words: str) -> grpc.Status:
         code = status_of(error).code
-        details: list[Any] = []
+        details: list[AnyMessage] = []
         step = self._output.at
         if step is not None:
             lines = {"start": {"line": step.line}, "end": {"line": step.last_line}}
@@ -65,5 +66,5 @@ def words_of(error: EngineError) -> str:
     return str(error)
 
 
-def _detail(name: str, value: object) -> Any:
+def _detail(name: str, value: Object) -> AnyMessage:
     return {"type_url": f"{_TYPES}{name}+json", "value": json.dumps(value, separators=(",", ":")).encode()}

@@ -19,8 +19,8 @@ from engine.protocols.hpack import Field
 
 log = logging.getLogger(__name__)
 
-Asked = TypeVar("Asked")
-Answer = TypeVar("Answer")
+Asked = TypeVar("Asked", bound=Mapping[str, object])
+Answer = TypeVar("Answer", bound=Mapping[str, object])
 
 # What an error of the engine is in gRPC. What stands nowhere is UNKNOWN, as most of BuildKit's own errors are.
 _CODES: tuple[tuple[type[EngineError], int], ...] = (
@@ -42,7 +42,7 @@ class Call(Generic[Asked, Answer]):
     stream: on which it comes; metadata: the fields that the client sent with it, the last of a name
     """
 
-    def __init__(self, stream: Stream, asked: type[Asked], answer: Any) -> None:
+    def __init__(self, stream: Stream, asked: type[Asked], answer: type[Answer]) -> None:
         """asked, answer: the tables of the messages"""
         self.stream = stream
         self.metadata: Mapping[bytes, bytes] = dict(stream.fields or ())
@@ -75,7 +75,7 @@ class Call(Generic[Asked, Answer]):
         """Send a message. Raises Lost, `grpc.Failed`."""
         if not self._headed:
             self.head([])
-        self.stream.send(protobuf.encode(self._answer, answer))  # type: ignore[arg-type]
+        self.stream.send(protobuf.encode(self._answer, answer))
 
     def finish(self, status: grpc.Status) -> None:
         """End the answer; a peer that still sends is told that nobody reads it. Raises Lost."""

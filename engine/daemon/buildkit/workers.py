@@ -9,7 +9,6 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.parts import DaemonParts
 
 _FRONTEND = ("proto.refarray", "return", "returnmap", "solve.base")
-_LLB: tuple[str, ...] = ()
 
 
 def record(engine: DaemonParts) -> WorkerRecord:
@@ -25,8 +24,3 @@ def record(engine: DaemonParts) -> WorkerRecord:
 def frontend_capabilities() -> list[APICap]:
     """What a frontend may ask."""
     return [{"ID": name, "Enabled": True} for name in _FRONTEND]
-
-
-def graph_capabilities() -> list[APICap]:
-    """What a graph of operations may have."""
-    return [{"ID": name, "Enabled": True} for name in _LLB]

@@ -18,9 +18,9 @@ from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Packet, Stat
 from engine.protocols import protobuf
+from tests.harness.links import LONG, running
 
 PIECE = 32 * 1024
-LONG = 20
 
 
 def go_mode(mode: int) -> int:
@@ -112,12 +112,8 @@ def session(sender: Sender, place: Path) -> Iterator[Link]:
     server.start()
     peer = socket.socket(socket.AF_UNIX)
     peer.connect(str(place))
-    link = Link(peer, True)
-    thread = threading.Thread(target=link.run)
-    thread.start()
     try:
-        yield link
+        with running(peer, True) as link:
+            yield link
     finally:
-        link.close()
-        thread.join(LONG)
         server.stop(None).wait(LONG)

@@ -19,6 +19,7 @@ from engine.daemon.buildkit.link import Link, Lost
 from engine.errors import Conflict, EngineError, NotFound, SystemFailure
 from engine.protocols import grpc as ours
 from engine.protocols import http2, protobuf
+from tests.harness.links import running
 
 LONG = 20  # seconds within which a call ends on any machine
 BIG = "x" * 5_000_000
@@ -47,20 +48,6 @@ def listening(tmp_path: Path) -> Iterator[socket.socket]:
         made.listen()
         made.settimeout(LONG)
         yield made
-
-
-@contextlib.contextmanager
-def running(peer: socket.socket, client: bool, methods: dict[str, serving.Method] | None = None) -> Iterator[Link]:
-    """A link whose thread runs; it is over at the end."""
-    link = Link(peer, client, serving.Server(methods or {}).accept)
-    thread = threading.Thread(target=link.run)
-    thread.start()
-    try:
-        yield link
-    finally:
-        link.close()
-        thread.join(LONG)
-        assert not thread.is_alive()
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ class Timestamp(TypedDict, total=False):
     nanos: Annotated[int, 2]
 
 
-class Any(TypedDict, total=False):
+class AnyMessage(TypedDict, total=False):
     """A message of a type that its name tells."""
 
     type_url: Annotated[str, 1]
@@ -22,7 +22,7 @@ class Status(TypedDict, total=False):
 
     code: Annotated[int, 1]
     message: Annotated[str, 2]
-    details: Annotated[list[Any], 3]
+    details: Annotated[list[AnyMessage], 3]
 
 
 def moment(nanoseconds: int) -> Timestamp:
