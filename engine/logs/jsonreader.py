@@ -242,8 +242,10 @@ class _Log:
         return inode(self._name), inode(f"{self._name}.1")
 
     def _open_each(self) -> list[_File]:
-        # The newest first: a rotation in between then shows a file twice, and hides none.
+        # The newest first: a rotation in between then shows a file twice, and hides none. A rotation that has not ended
+        # leaves one number without a file, so that only two such numbers in a row are behind the oldest file.
         found: dict[int, _File] = {}
+        absent = 0
         for number in range(_MOST_FILES):
             suffixes = ("",) if number == 0 else (f".{number}", f".{number}.gz")
             for suffix in suffixes:
@@ -256,9 +258,11 @@ class _Log:
                     os.close(fd)
                 else:
                     found[inode] = _File(fd, inode, number, suffix.endswith(".gz"))
+                absent = 0
                 break
             else:
-                if number > 0:
+                absent += 1
+                if absent > 1:
                     break
         return list(reversed(found.values()))
 

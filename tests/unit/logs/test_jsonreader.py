@@ -1,5 +1,6 @@
 """Reading a log of JSON lines: whatever stands in it, however often it is rotated meanwhile, each line once."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -147,6 +148,50 @@ def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed):
     near.close()
     os.close(ended)
     assert bytes(got) == b"".join(b"line %d\n" % number for number in range(2000))
+
+
+class _Watched(JsonWriter):
+    """A log that calls `look` after each renaming of its rotations."""
+
+    def look(self) -> None:
+        """Nothing, until a test puts a function of its own in this place."""
+
+    def _rename(self, old: str, new: str) -> None:
+        super()._rename(old, new)
+        self.look()
+
+
+@pytest.mark.parametrize("steps", range(1, 17))
+def test_a_rotation_that_stands_still_hides_no_line(tmp_path, steps):
+    """After any number of its renamings, whoever has read some of the log gets the rest, and who has read none all.
+
+    A rotation renames from the oldest file to the newest, so that one number after the other has no file.
+    """
+    said = [b"line %d\n" % number for number in range(5)]
+    places, seen, followed = [], [], []
+    with _Watched(str(tmp_path), "x", 1, 9) as log, contextlib.ExitStack() as stack:
+        for line in said[:4]:
+            log.append(1, line)  # each line is in a file of its own
+            follower = stack.enter_context(jsonreader._Log(str(tmp_path), "x"))
+            follower.begin(None)
+            places.append((len(list(follower.new())), follower, follower.position))
+
+        def look() -> None:
+            nonlocal steps
+            steps -= 1
+            if steps:
+                return
+            for count, follower, place in places:
+                seen.append(read(tmp_path, Query(tty=True), after=place))
+                assert seen[-1] == b"".join(said[count:4])
+                followed.append([message.text for message in follower.new()])
+            assert read(tmp_path, Query(tty=True)) == b"".join(said[:4])
+
+        log.look = look
+        log.append(1, said[4])
+        assert len(seen) == 4
+        for (count, follower, _), before in zip(places, followed, strict=True):
+            assert before + [message.text for message in follower.new()] == said[count:]
 
 
 def test_what_came_later_is_found_over_a_rotation(tmp_path):
