@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from engine.daemon.build import giving, mounting, wording
+from engine.daemon.build.graph.snapshot import Part
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Output
-from engine.daemon.build.state import Maker, Part, State
+from engine.daemon.build.state import Maker, State
 from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import commit

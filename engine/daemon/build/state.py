@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from engine.daemon.build.arguments import Arguments
+from engine.daemon.build.graph.snapshot import Part
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.contents.commit import IMAGE_KEYS, Stream
 from engine.daemon.images import image as documents
@@ -29,14 +30,6 @@ from engine.errors import Invalid, NotFound
 from engine.kernel.syscalls import boot_id
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One layer of an image in the making: the unpacked layer, and the descriptor of its blob."""
-
-    layer: Layer
-    descriptor: Object
 
 
 @dataclass(slots=True)

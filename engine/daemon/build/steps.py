@@ -13,7 +13,8 @@ from engine.daemon.build import run, wording, workdir
 from engine.daemon.build.cache import Cache, key_of
 from engine.daemon.build.copying import fetching, prepare
 from engine.daemon.build.copying.request import Base, Request
-from engine.daemon.build.state import Part, State, shown_config
+from engine.daemon.build.graph.snapshot import Part
+from engine.daemon.build.state import State, shown_config
 from engine.daemon.dockerfile import commands, configure, instructions, words
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.parser import Instruction

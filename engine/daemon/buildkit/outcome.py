@@ -1,0 +1,36 @@
+"""What a build of BuildKit's API has made, as exporters take it: a tree of files and a config for each platform.
+
+Plain values. The job of the build keeps their layers and blobs from removal until it ends.
+"""
+
+from engine.daemon.build.graph.snapshot import Part
+from engine.daemon.images.image import Image
+from engine.daemon.images.platform import Platform
+from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The result for one platform.
+
+    parts: the layers of its files, the lowest first; none for an empty tree
+    config: the document of the image that it would be (OCI image-spec, config.md), with rootfs and history
+    image: the image of the store that it is already; None where an exporter has to make one
+    """
+
+    platform: Platform
+    parts: tuple[Part, ...]
+    config: Object
+    image: Image | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a build. trees: one a platform, in the order in which the client asked for them
+
+    metadata: what the frontend adds, such as `containerimage.config`, by its name
+    """
+
+    trees: tuple[Tree, ...]
+    metadata: dict[str, bytes] = field(default_factory=dict)
