@@ -10,6 +10,7 @@ import os
 from engine.daemon.containers import paths
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
+from engine.daemon.store import buildresults as build_results
 from engine.daemon.store import builds as build_table
 from engine.daemon.store import images as image_table
 from engine.daemon.store.database import Database
@@ -23,9 +24,13 @@ else:
 
 
 def forget_torn(database: Database) -> None:
-    """Forget the images that were not yet on the disk when the power was lost; later sweeps remove their files."""
+    """Forget what builds had not yet on the disk when the power was lost; later sweeps remove its files."""
     with database.reading() as connection:
         torn = build_table.torn(connection, syscalls.boot_id())
+        results = build_results.torn(connection, syscalls.boot_id())
+    if results:
+        with database.transaction(frees=True) as connection:
+            build_results.drop(connection, results)
     if torn:
         with database.transaction(durable=True, frees=True) as connection:
             for image in torn:

@@ -119,6 +119,7 @@ ROOMS = {
         *BASE,
     ),
     "engine.daemon.build": (
+        "engine.daemon.runtime",
         "engine.daemon.clock",
         "engine.daemon.containers",
         "engine.daemon.dockerfile",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from engine.daemon.build import building
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context, Source, opened
-from engine.daemon.build.giving import Giver
+from engine.daemon.build.graph.work import Caller, Giver
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Lines, Output, short
 from engine.daemon.build.state import Maker
@@ -19,19 +19,6 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass
 from engine.errors import EngineError
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who waits for a build.
-
-    watch: sleeps until a descriptor is readable, and raises when nobody waits any more
-    check: raises when nobody waits any more; gone: returns whether that is so
-    """
-
-    watch: Callable[[int], object]
-    check: Callable[[], None]
-    gone: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from engine.daemon.build import bases, stages, steps
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context
-from engine.daemon.build.giving import Giver
+from engine.daemon.build.graph.work import Giver
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Output, Step
 from engine.daemon.build.stages import SCRATCH, Plan, Stage

@@ -8,9 +8,8 @@ what decides a step's outcome, nor of its layer.
 import contextlib
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from typing import Protocol
 
+from engine.daemon.build.graph.work import Giver
 from engine.daemon.containers import paths
 from engine.daemon.dockerfile import commands
 from engine.daemon.jsontext import Object
@@ -21,16 +20,6 @@ _MOST_MODE, _MOST_ID = 0o7777, (1 << 32) - 2
 _SECRET_MODE, _AGENT_MODE = 0o400, 0o600
 SOCKET = "SSH_AUTH_SOCK"
 """The variable in which programs look for their agent."""
-
-
-class Giver(Protocol):
-    """A client that gives what a Dockerfile names."""
-
-    def secret(self, id: str, /) -> bytes | None:
-        """The secret, None where the client has none of that name."""
-
-    def agent(self, id: str, path: str, /) -> AbstractContextManager[bool]:
-        """A socket at `path` that leads to the client's agent; False where the client has none of that name."""
 
 
 def name_of(mount: commands.Mount) -> str:

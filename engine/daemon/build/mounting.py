@@ -18,7 +18,7 @@ from engine.daemon.build import directories, giving
 from engine.daemon.build.context import Context
 from engine.daemon.build.copying import prepare
 from engine.daemon.build.copying.request import Base, Request
-from engine.daemon.build.giving import Giver
+from engine.daemon.build.graph.work import Giver
 from engine.daemon.build.state import State
 from engine.daemon.dockerfile import commands
 from engine.daemon.images.image import Image

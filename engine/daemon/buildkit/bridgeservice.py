@@ -14,7 +14,6 @@ from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages import gateway
 from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.serving import Call
-from engine.daemon.images import image as documents
 from engine.daemon.parts import DaemonParts
 from engine.errors import NotBuilt
 from engine.protocols import grpc, protobuf
@@ -43,11 +42,10 @@ def solve(engine: DaemonParts, call: Call[gateway.SolveRequest, gateway.SolveRes
     if asked["FrontendInputs"] or asked["CacheImports"] or asked["SourcePolicies"]:
         raise NotBuilt("inputs, imported caches and source policies of a frontend are not built in this engine")
     with _job(call) as job:
-        image = frontend.solve(engine, job, asked["FrontendOpt"])
+        outcome = frontend.solve(engine, job, asked["FrontendOpt"])
         id = os.urandom(16).hex()
-        job.images[id] = image
-        metadata = {"containerimage.config": documents.dump(image.config)}
-        call.send({"ref": id, "result": {"ref": {"id": id}, "metadata": metadata}})
+        job.outcomes[id] = outcome
+        call.send({"ref": id, "result": {"ref": {"id": id}, "metadata": outcome.metadata}})
 
 
 def return_(_engine: DaemonParts, call: Call[gateway.ReturnRequest, gateway.ReturnResponse]) -> None:

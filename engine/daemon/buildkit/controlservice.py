@@ -14,8 +14,8 @@ from engine.daemon.buildkit import exporting, frontend, jobs, methods, sessions,
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import control
+from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.buildkit.serving import Call
-from engine.daemon.images.image import Image
 from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime import worker
 from engine.errors import EngineError, Invalid, NotBuilt
@@ -94,8 +94,8 @@ def solve(engine: DaemonParts, call: Call[control.SolveRequest, control.SolveRes
     job = jobs.begin(asked)
     try:
         call.stream.on_cut(lambda: job.give_up("the client has gone"))
-        image = _result(engine, job)
-        told = exporting.export(engine, job, image, exporters) if image is not None else {}
+        outcome = _result(engine, job)
+        told = exporting.export(engine, job, outcome, exporters) if outcome is not None else {}
     finally:
         jobs.end(job)
     call.send({"ExporterResponse": told})
@@ -118,8 +118,8 @@ def _refuse(asked: control.SolveRequest) -> None:
             raise NotBuilt(f"{what} is not built in this engine")
 
 
-def _result(engine: DaemonParts, job: Job) -> Image | None:
-    """The image that is built; None where the client wants none."""
+def _result(engine: DaemonParts, job: Job) -> Outcome | None:
+    """What is built; None where the client wants nothing."""
     name = job.asked["Frontend"]
     if name == wishes.NAME:
         return frontend.solve(engine, job, job.asked["FrontendAttrs"])
@@ -130,9 +130,9 @@ def _result(engine: DaemonParts, job: Job) -> Image | None:
     ref = result.get("ref") if result else None
     if not ref or not ref["id"]:
         return None
-    if ref["id"] not in job.images:
+    if ref["id"] not in job.outcomes:
         raise Invalid(f"unknown reference {ref['id']}")
-    return job.images[ref["id"]]
+    return job.outcomes[ref["id"]]
 
 
 _METHODS: dict[str, Callable[[DaemonParts, Any], None]] = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.control import Exporter, SolveRequest
-from engine.daemon.images.image import Image
+from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.images.reference import Reference
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, NotBuilt
@@ -38,9 +38,12 @@ def exporters_of(asked: SolveRequest) -> list[Exporter]:
     return found
 
 
-def export(engine: DaemonParts, job: Job, image: Image, exporters: list[Exporter]) -> dict[str, str]:
+def export(engine: DaemonParts, job: Job, outcome: Outcome, exporters: list[Exporter]) -> dict[str, str]:
     """Name the image; what the client is told of it."""
     told: dict[str, str] = {}
+    image = outcome.trees[0].image
+    if image is None:
+        raise NotBuilt("exporting what is no image yet is not built in this engine")
     for each in exporters:
         vertex = job.progress.vertex("exporting to image")
         vertex.begin()

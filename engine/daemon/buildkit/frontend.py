@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from engine.daemon.build import building
 from engine.daemon.build.build import made
 from engine.daemon.build.context import Context
+from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.options import Options
 from engine.daemon.buildkit import methods, sessions, told, wishes
 from engine.daemon.buildkit.calling import unary
@@ -16,7 +17,10 @@ from engine.daemon.buildkit.failures import Failing
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages import session as messages
 from engine.daemon.buildkit.offers import SessionGiver
+from engine.daemon.buildkit.outcome import Outcome, Tree
 from engine.daemon.buildkit.sessions import Session
+from engine.daemon.images import image as documents
+from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
@@ -26,8 +30,8 @@ _HUB = "https://index.docker.io/v1/"
 """How docker's clients name the registry docker.io."""
 
 
-def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Image:
-    """Build what the options ask for. The image is kept from removal until the build of the client ends.
+def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Outcome:
+    """Build what the options ask for. What is built is kept from removal until the build of the client ends.
 
     Raises EngineErrors; one that belongs to a line of the Dockerfile tells which.
     """
@@ -38,7 +42,7 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Image:
         return _built(engine, job, session, asked, files)
 
 
-def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked, files: ClientFiles) -> Image:
+def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked, files: ClientFiles) -> Outcome:
     context: Context | None = None
     if asked.context:
         context = files.remote()
@@ -65,7 +69,14 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
             context = files.context(text, ignored)
         image = job.held.enter_context(made(engine, chosen, context, output, job.caller, SessionGiver(session))).image
         output.finish()
-    return image
+    return _outcome(engine, image)
+
+
+def _outcome(engine: DaemonParts, image: Image) -> Outcome:
+    with Keeper(engine.images) as keeper:
+        parts = keeper.image(image).parts
+    metadata = {"containerimage.config": documents.dump(image.config)}
+    return Outcome((Tree(platforms.of(image.config), parts, image.config, image),), metadata)
 
 
 def _end_with(session: Session, job: Job) -> None:

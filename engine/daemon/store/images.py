@@ -12,7 +12,7 @@ without `diff_id` is being unpacked; `ready` says that the layer is on the disk.
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from engine.daemon.store import blobsources
+from engine.daemon.store import blobsources, buildresults
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS layers (
@@ -53,6 +53,7 @@ SCHEMA = (
         tagged_ns INTEGER NOT NULL) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS image_names_by_image ON image_names (image)",
     *blobsources.SCHEMA,
+    *buildresults.SCHEMA,
 )
 
 # The version of a database file → the statements that bring it to the next version. Until version 2 an image had one
@@ -103,13 +104,12 @@ def layer_by_diff_id(connection: sqlite3.Connection, diff_id: str) -> sqlite3.Ro
 
 
 def idle_layers(connection: sqlite3.Connection) -> list[int]:
-    """Numbers of the layers that belong to no image."""
-    return [
-        row[0]
-        for row in connection.execute(
-            "SELECT number FROM layers WHERE NOT EXISTS (SELECT 1 FROM image_layers WHERE layer = number)"
-        )
-    ]
+    """Numbers of the layers that belong to no image, and to no result that the build cache holds."""
+    held = buildresults.held_layers(connection)
+    rows = connection.execute(
+        "SELECT number FROM layers WHERE NOT EXISTS (SELECT 1 FROM image_layers WHERE layer = number)"
+    )
+    return [row[0] for row in rows if row[0] not in held]
 
 
 def layer_numbers(connection: sqlite3.Connection) -> set[int]:
@@ -118,7 +118,9 @@ def layer_numbers(connection: sqlite3.Connection) -> set[int]:
 
 
 def forget_layers(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """Delete the rows of these layers, which must belong to no image any more."""
+    """Delete the rows of these layers, which must be idle, and the results of builds that have them."""
+    numbers = list(numbers)
+    buildresults.drop_with_layers(connection, numbers)
     connection.executemany("DELETE FROM layers WHERE number = ?", ((number,) for number in numbers))
 
 
@@ -293,13 +295,15 @@ def image_blobs(connection: sqlite3.Connection, identity: str, manifest: str = "
 
 
 def held_blobs(connection: sqlite3.Connection) -> set[str]:
-    """Digests of the blobs that belong to any image."""
-    return {row[0] for row in connection.execute("SELECT DISTINCT digest FROM image_blobs")}
+    """Digests of the blobs that belong to any image, or to a result that the build cache holds."""
+    ours = {row[0] for row in connection.execute("SELECT DISTINCT digest FROM image_blobs")}
+    return ours | buildresults.held_blobs(connection)
 
 
 def blob_is_held(connection: sqlite3.Connection, digest: str) -> bool:
-    """True when the blob belongs to an image."""
-    return connection.execute("SELECT 1 FROM image_blobs WHERE digest = ? LIMIT 1", (digest,)).fetchone() is not None
+    """True when the blob belongs to an image, or to a result that the build cache holds."""
+    row = connection.execute("SELECT 1 FROM image_blobs WHERE digest = ? LIMIT 1", (digest,)).fetchone()
+    return row is not None or buildresults.blob_is_held(connection, digest)
 
 
 def set_name(connection: sqlite3.Connection, name: str, identity: str, tagged_ns: int) -> None:

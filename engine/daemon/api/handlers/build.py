@@ -10,8 +10,8 @@ from engine.daemon.api.registryauth import CONFIG_HEADER, decode_auths
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.build import prune as pruning
-from engine.daemon.build.build import Caller
 from engine.daemon.build.build import build as build_image
+from engine.daemon.build.graph.work import Caller
 from engine.daemon.build.options import read
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts

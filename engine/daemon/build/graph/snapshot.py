@@ -54,9 +54,5 @@ class Snapshot:
         return Snapshot((*self.parts, part)) if part is not None else self
 
 
-EMPTY = Snapshot()
-"""The tree without files."""
-
-
 def _chained(below: str, diff_id: str) -> str:
     return f"sha256:{hashlib.sha256(f'{below} {diff_id}'.encode()).hexdigest()}"

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from engine.daemon.build.graph.snapshot import EMPTY, Part, Snapshot
+from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.images.layers.store import Layer
 
 
@@ -13,13 +13,14 @@ def part(number: int) -> Part:
 
 def test_an_empty_tree_has_no_chain() -> None:
     """Nothing names nothing, and no layer leaves a tree as it is."""
-    assert EMPTY.chain == ""
-    assert EMPTY.above(None) is EMPTY
+    assert Snapshot().chain == ""
+    tree = Snapshot()
+    assert tree.above(None) is tree
 
 
 def test_the_chain_is_that_of_the_oci_specification() -> None:
     """ChainID(L0) is its diff id, ChainID(L0|...|Ln) the digest of the chain below, a space and the diff id."""
-    tree = EMPTY.above(part(1))
+    tree = Snapshot().above(part(1))
     assert tree.chain == part(1).layer.diff_id
     two = tree.above(part(2))
     text = f"{part(1).layer.diff_id} {part(2).layer.diff_id}"

@@ -1,0 +1,142 @@
+"""Keeps what one build makes and uses, its layers and blobs, from removal until the build ends.
+
+A build has one `Keeper`; all its threads may call it. Results of earlier builds are found through it, and pinned before
+they are used.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
+
+from engine.daemon.build.graph.snapshot import Part, Snapshot
+from engine.daemon.images import image as documents
+from engine.daemon.images import making
+from engine.daemon.images.catalogue import Catalogue
+from engine.daemon.images.content import Incoming, digest_of
+from engine.daemon.images.image import Image
+from engine.daemon.images.layers.store import Layer, Session
+from engine.daemon.jsontext import Object
+from engine.daemon.streams import Source
+from engine.daemon.tar.writer import END
+from engine.errors import Invalid, NotFound
+
+EMPTY_LAYER = digest_of(END)
+"""The diff id of a layer without members."""
+
+
+class Keeper:
+    """A context manager; what it keeps may be removed once it has ended. store: the engine's images"""
+
+    def __init__(self, store: Catalogue) -> None:
+        self.store = store
+        self._session = store.session()
+        self._lock = threading.Lock()
+        self._layers: dict[str, Layer] = {}  # by diff id; guarded by `_lock`, as are the next
+        self._pinned: list[str] = []
+        self._held: list[str] = []
+        self._images: dict[str, Snapshot] = {}  # by the digest of the manifest
+
+    def __enter__(self) -> "Keeper":
+        self._session.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            with self.store.changing:
+                for identity in self._held:
+                    self.store.held[identity] -= 1
+                    if not self.store.held[identity]:
+                        del self.store.held[identity]
+            self.store.content.unpin(self._pinned)
+        finally:
+            self._session.__exit__(None, None, None)
+
+    @property
+    def session(self) -> Session:
+        """The session that the layers of this build are unpacked in."""
+        return self._session
+
+    def hold(self, image: Image) -> None:
+        """Keep an image from every pruning."""
+        with self.store.changing:
+            self.store.held[image.id] += 1
+        with self._lock:
+            self._held.append(image.id)
+
+    def packed(self, stream: Source, below: Snapshot) -> Part | None:
+        """The layer of an uncompressed tar that lies above `below`; None for an empty one. Raises EngineErrors."""
+        with self.store.content.incoming() as blob:
+            layer, form = making.unpack(self._session, stream, blob)
+            return self.kept(blob, layer, form, below)
+
+    def kept(self, blob: Incoming, layer: Layer, form: str, below: Snapshot) -> Part | None:
+        """An unpacked layer of the session above `below`, with its blob put into the store; None for an empty layer.
+
+        form: the compression of the blob. Raises Invalid for more layers than an image may have.
+        """
+        if layer.diff_id == EMPTY_LAYER:
+            return None
+        if len(below.parts) >= documents.MOST_LAYERS:
+            raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")
+        self._pin([blob.digest])
+        descriptor = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
+        blob.keep()
+        part = Part(layer, descriptor)
+        self._session.settle([each.layer for each in below.above(part).parts])
+        return part
+
+    def image(self, image: Image) -> Snapshot:
+        """The tree of an image of the store. Raises NotFound where a layer of it is missing."""
+        with self._lock:
+            known = self._images.get(image.manifest)
+        if known is not None:
+            return known
+        self.hold(image)
+        content = self.store.content
+        manifest = documents.load(content.read(image.manifest, documents.LARGEST_DOCUMENT), "manifest")
+        _, descriptors = documents.manifest_parts(manifest)
+        self._pin([each["digest"] for each in descriptors])
+        layers = [self._layer(diff_id) for diff_id in image.diff_ids]
+        found = Snapshot(tuple(Part(*pair) for pair in zip(layers, descriptors, strict=True)))
+        with self._lock:
+            self._images[image.manifest] = found
+        return found
+
+    def part(self, diff_id: str, descriptor: Object) -> Part | None:
+        """A layer of the store with its blob, both pinned; None where either has gone."""
+        self._pin([descriptor["digest"]])
+        if not self.store.content.has(descriptor["digest"], descriptor["size"]):
+            return None
+        try:
+            return Part(self._layer(diff_id), descriptor)
+        except NotFound:
+            return None
+
+    def _layer(self, diff_id: str) -> Layer:
+        with self._lock:
+            known = self._layers.get(diff_id)
+        if known is None:
+            known = self._session.layer(diff_id, _not_there(diff_id))
+            with self._lock:
+                self._layers[diff_id] = known
+        return known
+
+    def _pin(self, digests: Iterable[str]) -> None:
+        names = list(digests)
+        self.store.content.pin(names)
+        with self._lock:
+            self._pinned += names
+
+    @contextlib.contextmanager
+    def incoming(self) -> Iterator[Incoming]:
+        """A new blob to be written, for `kept`."""
+        with self.store.content.incoming() as blob:
+            yield blob
+
+
+def _not_there(diff_id: str) -> Callable[[], NoReturn]:
+    def refuse() -> NoReturn:
+        raise NotFound(f"the layer {diff_id} is missing")
+
+    return refuse

@@ -1,0 +1,58 @@
+"""What an operation is given to work with: the engine, the build that it belongs to, and who waits for that.
+
+Belongs to one node while it is solved, and to the thread that solves it.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.telling import Telling
+from engine.daemon.parts import ContainerParts
+from engine.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who waits for a build. Any thread may call these.
+
+    watch: sleeps until a descriptor is readable, and raises when nobody waits any more
+    check: raises when nobody waits any more; gone: returns whether that is so
+    """
+
+    watch: Callable[[int], object]
+    check: Callable[[], None]
+    gone: Callable[[], bool]
+
+
+class Giver(Protocol):
+    """A client that gives what a build names."""
+
+    def secret(self, id: str, /) -> bytes | None:
+        """The secret, None where the client has none of that name."""
+
+    def agent(self, id: str, path: str, /) -> AbstractContextManager[bool]:
+        """A socket at `path` that leads to the client's agent; False where the client has none of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one node is solved with.
+
+    keeper: keeps what the build makes and uses; told: is told what happens; scratch: descriptor of the build's
+    directory for intermediate files
+    watch: sleeps until a descriptor is readable; it and check raise once nobody waits, or another node has failed
+    waiting: a context in which the node waits for somebody else (a client, a server) and needs no processor
+    giver: gives secrets and agents, None for a client that cannot; allowed: entitlements of the build
+    """
+
+    engine: ContainerParts
+    keeper: Keeper
+    told: Telling
+    scratch: int
+    watch: Callable[[int], object]
+    check: Callable[[], None]
+    waiting: Callable[[], AbstractContextManager[None]]
+    giver: Giver | None = None
+    allowed: frozenset[str] = frozenset()
