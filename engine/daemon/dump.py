@@ -17,8 +17,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from types import FrameType
-from typing import Protocol
 
+from engine.annotating import Protocol
 from engine.daemon import busy, locks
 from engine.daemon.loglines import FORMAT, OneLine, shown
 from engine.daemon.parts import DaemonParts

@@ -7,8 +7,14 @@ for a power-off. On a host that systemd does not run, whoever takes the host dow
 import logging
 import os
 
-from engine.daemon.runtime.units import Units
 from engine.errors import SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # only a daemon that is told to end, on a host that systemd runs, asks systemd
+    from engine.daemon.runtime import units as systemd
+    from engine.daemon.runtime.units import Units
+else:
+    systemd = late("engine.daemon.runtime.units")
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +22,7 @@ _SECONDS = 30.0  # systemd is busy when a host goes down, and gives a unit 90
 _STOPPING = "stopping"
 
 
-def goes_down(units: Units | None = None, booted: str = "/run/systemd/system") -> bool:
+def goes_down(units: "Units | None" = None, booted: str = "/run/systemd/system") -> bool:
     """Whether systemd takes the host down; False where systemd does not run it, or does not answer.
 
     units: systemd, by default the host's; booted: a directory that exists where systemd runs the host (sd_booted(3))
@@ -24,7 +30,7 @@ def goes_down(units: Units | None = None, booted: str = "/run/systemd/system") -
     if not os.path.isdir(booted):
         return False
     try:
-        return (units or Units(seconds=_SECONDS)).state() == _STOPPING
+        return (units or systemd.Units(seconds=_SECONDS)).state() == _STOPPING
     except SystemFailure as error:
         log.warning("whether the host goes down is not known, so the containers run on: %s", error)
         return False

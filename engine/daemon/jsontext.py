@@ -8,8 +8,8 @@ crash before the decoder notices by itself. JSON bodies of requests go through `
 import json
 import math
 import re
-from typing import Any
 
+from engine.annotating import Any
 from engine.errors import Invalid
 
 Object = dict[str, Any]

@@ -9,7 +9,8 @@ package that the verbs of containers pass through.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from engine.annotating import Protocol
+from engine.late import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.daemon.containers.exec.known import Execs

@@ -2,7 +2,7 @@
 every package.
 """
 
-from typing import Protocol
+from engine.annotating import Protocol
 
 
 class Source(Protocol):

@@ -5,8 +5,8 @@ first line.
 """
 
 import threading
-from typing import Self
 
+from engine.annotating import Self
 from engine.daemon.api.answers import JSON_TYPE
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import Stream

@@ -6,8 +6,8 @@ A Request belongs to the thread of its connection, from the head to the end of t
 
 import socket
 from collections.abc import Callable
-from typing import Protocol
 
+from engine.annotating import Protocol
 from engine.daemon.api.answers import RAW_STREAM
 from engine.daemon.api.body import Mapping, Schema, Struct, check_body, decode_body
 from engine.daemon.api.query import Query

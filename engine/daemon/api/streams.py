@@ -3,8 +3,7 @@
 Neither is ever in memory whole. Both belong to the request's thread, and both end with the request.
 """
 
-from typing import Protocol, Self
-
+from engine.annotating import Protocol, Self
 from engine.daemon.api.answers import encode_json
 from engine.protocols.http import BadRequest, ChunkDecoder
 

@@ -7,8 +7,8 @@ whether the values make sense.
 
 import posixpath
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
 
+from engine.annotating import Any, TypeVar, cast
 from engine.daemon.containers.shapes import (
     Config,
     EndpointSettings,

@@ -34,8 +34,8 @@ import os
 import socket
 import threading
 from operator import attrgetter
-from typing import Protocol
 
+from engine.annotating import Protocol
 from engine.daemon.containers.shapes import Config, EndpointSettings, HostConfig, MountPoint
 from engine.daemon.locks import Lock
 from engine.dataclass import dataclass, field

@@ -4,8 +4,7 @@ Types alone; at run time each of them is a plain dict. `config` makes the first 
 there. The parts of them that the engine does not complete have only the keys that the client sent.
 """
 
-from typing import TypedDict
-
+from engine.annotating import TypedDict
 from engine.daemon.network.record import IPAMConfig
 
 

@@ -5,8 +5,8 @@ when its feature is built. Pure; runs in the daemon's request threads, after all
 """
 
 from collections.abc import Callable
-from typing import Literal
 
+from engine.annotating import Literal
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.shapes import HostConfig
 from engine.errors import NotBuilt

@@ -5,8 +5,8 @@ allows and this engine does not have yet is refused by `unbuilt`.
 """
 
 import socket
-from typing import Final, Literal
 
+from engine.annotating import Final, Literal
 from engine.daemon.containers.mounts import requests
 from engine.daemon.containers.security import resources, walls
 from engine.daemon.containers.shapes import Config, Healthcheck, HostConfig, PortBinding, RestartPolicy

@@ -13,8 +13,8 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from io import FileIO
-from typing import Protocol
 
+from engine.annotating import Protocol
 from engine.daemon import locks
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_path

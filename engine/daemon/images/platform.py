@@ -9,8 +9,8 @@ import functools
 import os
 import re
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
 
+from engine.annotating import Protocol, TypeVar
 from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass

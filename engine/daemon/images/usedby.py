@@ -4,7 +4,8 @@ Runs in the daemon; reads its arguments only, and changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+
+from engine.annotating import Any, Protocol
 
 
 class State(Protocol):

@@ -6,8 +6,8 @@ resolver, and starts the process.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
+from engine.annotating import Protocol
 from engine.daemon import locks
 from engine.daemon.network.record import AskedDns, Endpoint, Links, Pair, Run, has_resolver
 from engine.daemon.runtime.monitors import Monitors

@@ -13,8 +13,8 @@ is made at the first use of one.
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
 
+from engine.annotating import Any, Protocol
 from engine.daemon import locks
 from engine.daemon.network.record import DEFAULT, AskedEndpoint, Endpoint, Network, Published
 from engine.daemon.runtime.events import Events

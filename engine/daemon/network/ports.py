@@ -12,8 +12,8 @@ import logging
 import os
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Protocol
 
+from engine.annotating import Protocol
 from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network, PortRequest, Published
 from engine.daemon.runtime.monitors import Monitors

@@ -6,8 +6,8 @@ container runs, or is about to. It is replaced, and never changed, once other th
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict
 
+from engine.annotating import TypedDict
 from engine.dataclass import dataclass, field
 
 

@@ -3,8 +3,8 @@
 import logging
 import queue
 from collections.abc import Callable
-from typing import TypeVarTuple
 
+from engine.annotating import TypeVarTuple
 from engine.daemon import busy
 from engine.daemon.runtime import worker
 from engine.errors import EngineError

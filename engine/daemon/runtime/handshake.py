@@ -6,8 +6,8 @@ lock, because it waits. Each wait has a time limit: the monitor may be stopped, 
 
 import logging
 import time
-from typing import TypeVar
 
+from engine.annotating import TypeVar
 from engine.errors import Invalid, SystemFailure
 from engine.wire.channel import Channel
 from engine.wire.schema import Exited, Failed, Message, Started, Warned

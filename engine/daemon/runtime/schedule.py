@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVarTuple
 
+from engine.annotating import TypeVarTuple
 from engine.daemon.runtime.worker import Worker
 
 log = logging.getLogger(__name__)

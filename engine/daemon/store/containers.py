@@ -8,8 +8,8 @@ of power anyway.
 
 import json
 import sqlite3
-from typing import Any
 
+from engine.annotating import Any
 from engine.daemon.containers.record import Container, Health, Probe, State
 from engine.dataclass import asdict
 

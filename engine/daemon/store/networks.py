@@ -8,8 +8,8 @@ with the power.
 import json
 import sqlite3
 from collections.abc import Iterable
-from typing import Any
 
+from engine.annotating import Any
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.dataclass import fields
 

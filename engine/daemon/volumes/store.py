@@ -13,8 +13,8 @@ import logging
 import os
 import re
 import time
-from typing import Protocol
 
+from engine.annotating import Protocol
 from engine.daemon import locks
 from engine.daemon.store import volumes as table
 from engine.daemon.store.database import Database

@@ -4,8 +4,7 @@ Pure; called by the daemon's request threads, through `engine.daemon.containers.
 its lines elsewhere has a `Sender` as well (see `sender`), which runs beside the monitor.
 """
 
-from typing import Protocol
-
+from engine.annotating import Protocol
 from engine.logs.attributes import Described
 from engine.logs.target import Config, LogTarget, Place
 

@@ -2,10 +2,11 @@
 
 import types
 from collections.abc import Iterator, Mapping
-from typing import get_args, get_origin, get_type_hints, is_typeddict
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
+from engine.annotating import TypedDict
 from engine.daemon.api import body, schemas
 from engine.daemon.containers import config, shapes
 from engine.dataclass import replace
@@ -40,7 +41,7 @@ def disagreements(place: str, hint: object, schema: body.Schema) -> Iterator[str
         case body.Mapping():
             agreed = get_origin(hint) is dict and get_args(hint)[0] is str
         case body.Struct():
-            agreed = is_typeddict(hint)
+            agreed = isinstance(hint, type) and issubclass(hint, TypedDict)
     if not agreed:
         yield f"{place}: {hint} is not {schema.go}"
     elif isinstance(schema, body.Struct):

@@ -7,8 +7,8 @@ kernel returns from the system call, and the start fails with an error.
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
 
+from engine.annotating import TypeVar
 from engine.daemon.runtime import worker
 from engine.errors import SystemFailure
 

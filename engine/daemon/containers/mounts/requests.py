@@ -6,8 +6,8 @@ the API with one key more, `Spec`, which the engine needs and the API does not s
 
 import os
 import posixpath
-from typing import Final
 
+from engine.annotating import Final
 from engine.daemon.containers.shapes import Mount, MountPoint, MountSpec, TmpfsOptions
 from engine.errors import EngineError, Invalid, SystemFailure
 

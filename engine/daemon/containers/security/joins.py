@@ -5,8 +5,7 @@ named by its process 1 and the start time of that, so that init cannot join a pr
 This module never takes another container's lock: init finds out whether that container has ended since.
 """
 
-from typing import Literal
-
+from engine.annotating import Literal
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.parts import ContainerPart, EndpointParts

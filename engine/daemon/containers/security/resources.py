@@ -8,8 +8,8 @@ the host's cgroups lack: `discard` does, and mostly makes warnings of that, not 
 import os
 import stat
 from collections.abc import Callable
-from typing import Literal
 
+from engine.annotating import Literal
 from engine.daemon.containers.shapes import HostConfig, ThrottleDevice
 from engine.errors import Invalid, SystemFailure
 from engine.literals import span

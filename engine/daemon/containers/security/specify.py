@@ -8,8 +8,8 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable
-from typing import TypedDict
 
+from engine.annotating import TypedDict
 from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig

@@ -9,8 +9,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
+from engine.annotating import TypeVar
 from engine.daemon.images.layers import storage
 from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure

@@ -55,7 +55,7 @@ def remove(
     if platforms and not force:
         # dockerd's own words, dash and all.
         raise Invalid(
-            "Content will be removed from all images referencing this variant. Use \N{EM DASH}-force to force delete."
+            "Content will be removed from all images referencing this variant. Use \u2014-force to force delete."
         )
     store.release(used_by)
     removed = Removed()
