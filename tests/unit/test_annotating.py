@@ -18,7 +18,7 @@ def test_annotations_are_evaluated():
         def one(self, _call: Callable[[*Given], T | None], *_given: *Given) -> dict[str, Any | None]:
             return {}
 
-        def other(self, _name: Literal["a", "b"] | None) -> None | Self:
+        def other(self, _name: Literal["a", "b"] | None) -> Self | None:
             return self
 
     class Fields(TypedDict, total=False):
