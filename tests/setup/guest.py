@@ -45,21 +45,6 @@ TimeoutStartSec=infinity
 [Install]
 WantedBy=multi-user.target
 """
-# Process 1 of a guest without systemd, for a kernel that is told so: a host that is made for one thing.
-SMALL_INIT = "/sbin/small-init"
-SMALL = f"""#!/bin/busybox sh
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
-busybox mount -t proc proc /proc
-busybox mount -t sysfs sysfs /sys
-busybox mount -t cgroup2 cgroup2 /sys/fs/cgroup
-busybox mount -t tmpfs tmpfs /run
-busybox mount -t tmpfs tmpfs /tmp
-busybox ip link set lo up
-mkdir -p {SHARE}
-busybox {MOUNT} && sh {SHARE}/run.sh
-busybox sync
-busybox poweroff -f
-"""
 
 
 @dataclass(frozen=True)
@@ -171,9 +156,6 @@ def furnish(root: Path) -> None:
     (units / "share.service").write_text(SERVICE)
     (units / "multi-user.target.wants").mkdir(exist_ok=True)
     (units / "multi-user.target.wants/share.service").symlink_to("../share.service")
-    small = root / SMALL_INIT.lstrip("/")
-    small.write_text(SMALL)
-    small.chmod(0o755)
     (root / "etc/selinux/config").write_text(f"SELINUX=permissive\nSELINUXTYPE={POLICY}\n")
     settings = root / "etc/initramfs-tools"
     (settings / "modules").write_text("".join(f"{name}\n" for name in MODULES))
