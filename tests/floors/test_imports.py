@@ -136,10 +136,13 @@ ROOMS = {
     # A door in front of the builds, beside the API's own.
     "engine.daemon.buildkit": (
         "engine.daemon.build",
+        "engine.daemon.clock",
         "engine.daemon.dockerfile",
         "engine.daemon.images",
         "engine.daemon.jsontext",
+        "engine.daemon.moments",
         "engine.daemon.runtime",
+        "engine.daemon.store",
         "engine.daemon.tar",
         *BASE,
     ),
@@ -447,7 +450,7 @@ NUMBERS = {
     ),
     "the engine's own": (
         *("containers/security/resources", "images/layers/store", "images/verbs/remove", "network/drivers/bridge"),
-        *("network/firewall/rules", "network/pools", "network/subnets", "locks", "buildkit/contexts"),
+        *("network/firewall/rules", "network/pools", "network/subnets", "locks"),
     ),
     "of numbers": (
         *("api/connection", "build/copying/fetching", "build/copying/packing", "build/workdir", "clock"),

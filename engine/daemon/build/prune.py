@@ -1,7 +1,8 @@
 """The build cache's records: their listing for GET /system/df, and their removal by POST /build/prune.
 
-Runs on the request's thread. Two kinds of things are kept for builds: the result of a step, which is no more than a row
-that names an image, and the directories of cache mounts. Images are not removed here: `docker image prune` does that.
+Runs on the request's thread. Three kinds of things are kept for builds: the result of a step, which is no more than a
+row that names an image, the directories of cache mounts, and the mirrors of clients' directories. Images are not
+removed here: `docker image prune` does that.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from engine.daemon import moments
-from engine.daemon.build import directories
+from engine.daemon.build import directories, mirrors
 from engine.daemon.clock import rfc3339
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
@@ -19,7 +20,7 @@ from engine.daemon.store import builds as table
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 
-_STEP, _MOUNT = "regular", "exec.cachemount"
+_STEP, _MOUNT, _MIRROR = "regular", "exec.cachemount", "source.local"
 _ID_LENGTH = 25
 _TRUE = frozenset({"1", "true", "t"})
 
@@ -31,6 +32,7 @@ class AskedPruning:
     all: also take the steps that images with names are made of
     reserved: bytes that may stay; most: bytes that may stay at most; free: bytes of the disk that are to be free
     For each of the three 0 means that nothing is asked.
+    test: chooses further among the records that the filters choose
     """
 
     all: bool = False
@@ -38,13 +40,14 @@ class AskedPruning:
     reserved: int = 0
     most: int = 0
     free: int = 0
+    test: Callable[["Record"], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that is kept for builds: the result of a step, or a cache directory.
+    """One thing that is kept for builds: the result of a step, a cache directory, or a mirror of a client's directory.
 
-    key: of a step's row; number: of a directory; named: an image with a name stands on it
+    key: of a step's row; number: of a directory; mirror: its name; named: an image with a name stands on it
     """
 
     id: str
@@ -58,6 +61,7 @@ class Record:
     named: bool = False
     key: str = ""
     number: int = 0
+    mirror: str = ""
 
 
 def records(engine: ContainerParts) -> list[Record]:
@@ -91,6 +95,20 @@ def records(engine: ContainerParts) -> list[Record]:
             number=row["number"],
         )
         for row in mounts
+    ]
+    found += [
+        Record(
+            each.name[:_ID_LENGTH],
+            _MIRROR,
+            each.description,
+            each.created_ns,
+            each.used_ns,
+            each.uses,
+            size=each.size,
+            in_use=each.in_use,
+            mirror=each.name,
+        )
+        for each in mirrors.kept(engine.settings.data_root)
     ]
     return sorted(found, key=lambda record: record.used_ns, reverse=True)
 
@@ -132,27 +150,38 @@ def prune(engine: ContainerParts, asked: AskedPruning) -> tuple[list[str], int]:
 
     Raises Invalid.
     """
+    removed = pruned(engine, asked)
+    return [record.id for record in removed], sum(record.size for record in removed)
+
+
+def pruned(engine: ContainerParts, asked: AskedPruning) -> list[Record]:
+    """Remove what the filters and limits choose. Returns the removed records. Raises Invalid."""
     tests = [_FILTERS[name](values) for name, values in asked.filters.items()]
     everything = records(engine)
     total = sum(record.size for record in everything)
     directories.sweep(engine)
-    deleted, freed, keys = [], 0, []
+    deleted, freed, keys = list[Record](), 0, []
     for record in reversed(everything):
-        if record.in_use or (record.named and not asked.all) or not all(test(record) for test in tests):
+        if record.in_use or (record.named and not asked.all) or not asked.test(record):
+            continue
+        if not all(test(record) for test in tests):
             continue
         if _enough(engine, asked, total - freed, record):
             continue
         if record.key:
             keys.append(record.key)
+        elif record.mirror:
+            if not mirrors.remove(engine.settings.data_root, record.mirror):
+                continue
         elif not directories.remove(engine, record.number):
             continue
-        deleted.append(record.id)
+        deleted.append(record)
         freed += record.size
     if keys:
         with engine.database.transaction(frees=True) as connection:
             table.drop(connection, keys)
     engine.events.publish("builder", "prune", "", {"reclaimed": str(freed)})
-    return deleted, freed
+    return deleted
 
 
 def _enough(engine: ContainerParts, asked: AskedPruning, total: int, record: Record) -> bool:

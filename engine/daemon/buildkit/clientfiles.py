@@ -1,6 +1,6 @@
 """What one build takes from its client: a Dockerfile and a context, from directories of the client or from an upload.
 
-Runs on the thread that builds. Directories are mirrored (`contexts`, `filesync`), so that only what changed since the
+Runs on the thread that builds. Directories are mirrored (`mirrors`, `filesync`), so that only what changed since the
 last build travels. An upload, and what a URL gives, is an archive or a Dockerfile alone, read as it comes.
 """
 
@@ -9,8 +9,9 @@ import posixpath
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
+from engine.daemon.build import mirrors
 from engine.daemon.build.context import Context, opened, scratch, text_of
-from engine.daemon.buildkit import contexts, filesync, methods, sessions, told
+from engine.daemon.buildkit import filesync, methods, sessions, told
 from engine.daemon.buildkit.calling import Outgoing
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.session import BytesMessage
@@ -90,7 +91,7 @@ class ClientFiles:
         other = self._asked.sessions.get(wanted.name, self._session.id)
         session = self._session if other == self._session.id else sessions.find(other)
         key = (session.shared_key or session.id, wanted.name, "\n".join(wanted.followed))
-        with contexts.held(self._data_root, key, self._job.check) as mirror:
+        with mirrors.held(self._data_root, key, f"local source for {wanted.name}", self._job.check) as mirror:
             with told.transfer(self._job.progress, title, what) as come:
                 filesync.receive(session.link, wanted, mirror, come, self._job.check)
             yield mirror.root

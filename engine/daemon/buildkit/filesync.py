@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from urllib.parse import quote_plus
 
+from engine.daemon.build.mirrors import Mirror
 from engine.daemon.buildkit import methods, mirror
 from engine.daemon.buildkit.calling import Outgoing
-from engine.daemon.buildkit.contexts import Mirror
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Packet

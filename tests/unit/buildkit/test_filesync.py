@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.daemon.build.mirrors import Mirror
 from engine.daemon.buildkit import filesync
-from engine.daemon.buildkit.contexts import Mirror
 from engine.daemon.buildkit.filesync import Wanted
 from engine.daemon.buildkit.messages.fsutil import Stat
 from engine.errors import EngineError, Invalid, Unavailable
@@ -88,7 +88,7 @@ def receive(sender: Sender, ours: Path, place: Path, wanted: Wanted | None = Non
     """Mirror it; the progress that was told."""
     told: list[int] = []
     root = os.open(ours, os.O_RDONLY | os.O_DIRECTORY)
-    kept = Mirror(str(ours.parent), root)
+    kept = Mirror(str(ours.parent), root, "a source")
     try:
         with session(sender, place) as link:
             filesync.receive(link, wanted or Wanted("context"), kept, told.append)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.daemon.buildkit import contexts, jobs, sessions
+from engine.daemon.build import mirrors
+from engine.daemon.buildkit import jobs, sessions
 from engine.daemon.buildkit.jobs import Cancelled
 from engine.daemon.buildkit.messages.control import StatusResponse
 from engine.daemon.buildkit.progress import STDOUT, Progress
@@ -173,20 +174,20 @@ def test_a_mirror_is_one_builds_at_a_time(tmp_path: Path) -> None:
     order: list[str] = []
 
     def second() -> None:
-        with contexts.held(str(tmp_path), ("a", "b"), nothing):
+        with mirrors.held(str(tmp_path), ("a", "b"), "a source", nothing):
             order.append("second")
 
-    with contexts.held(str(tmp_path), ("a", "b"), nothing) as mirror:
+    with mirrors.held(str(tmp_path), ("a", "b"), "a source", nothing) as mirror:
         os.mkdir("inside", dir_fd=mirror.root)
         thread = threading.Thread(target=second)
         thread.start()
-        with contexts.held(str(tmp_path), ("a", "c"), nothing) as other:
+        with mirrors.held(str(tmp_path), ("a", "c"), "a source", nothing) as other:
             assert os.listdir(other.root) == []
         time.sleep(0.05)
         order.append("first")
     thread.join(LONG)
     assert order == ["first", "second"]
-    with contexts.held(str(tmp_path), ("a", "b"), nothing) as mirror:
+    with mirrors.held(str(tmp_path), ("a", "b"), "a source", nothing) as mirror:
         assert os.listdir(mirror.root) == ["inside"]
 
 
@@ -196,21 +197,23 @@ def test_the_wait_for_a_mirror_can_be_ended(tmp_path: Path) -> None:
     def end() -> None:
         raise Cancelled("enough")
 
-    with contexts.held(str(tmp_path), ("a",), nothing), pytest.raises(Cancelled):
-        with contexts.held(str(tmp_path), ("a",), end):
+    with mirrors.held(str(tmp_path), ("a",), "a source", nothing), pytest.raises(Cancelled):
+        with mirrors.held(str(tmp_path), ("a",), "a source", end):
             pass
 
 
 def test_the_mirrors_that_were_not_used_for_longest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "contexts").mkdir()
-    monkeypatch.setattr(contexts, "_MOST_KEPT", 3)
+    monkeypatch.setattr(mirrors, "_MOST_KEPT", 3)
     for number in range(6):
-        with contexts.held(str(tmp_path), (str(number),), nothing) as mirror:
+        with mirrors.held(str(tmp_path), (str(number),), "a source", nothing) as mirror:
             mirror.weighs(number)
             os.utime(mirror.path, ns=(number, number))
     assert len(os.listdir(tmp_path / "contexts")) == 3
-    with contexts.held(str(tmp_path), ("5",), nothing) as mirror:
-        assert Path(mirror.path, "size").read_text() == "5"
+    with mirrors.held(str(tmp_path), ("5",), "a source", nothing) as mirror:
+        (kept,) = (each for each in mirrors.kept(str(tmp_path)) if each.in_use)
+        assert (kept.size, kept.uses, kept.description) == (5, 1, "a source")
+        assert not mirrors.remove(str(tmp_path), kept.name)
         mirror.weighs(1 << 60)
         os.utime(mirror.path)
     assert os.listdir(tmp_path / "contexts") == [Path(mirror.path).name]
