@@ -43,6 +43,7 @@ from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.spawner import Spawner
+from engine.daemon.store import buildrecords as build_record_table
 from engine.daemon.store import builds as build_table
 from engine.daemon.store import containers as container_table
 from engine.daemon.store import images as image_table
@@ -92,7 +93,7 @@ _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPWR)
 # root, because it may hold a socket for a group.
 _ROOTS = {"data": 0o700, "exec": 0o711}
 _PRIVATE = {
-    "data": ("blobs", "buildmounts", "containers", "contexts", "layers", "tmp", "volumes"),
+    "data": ("blobs", "buildmounts", "containers", "contexts", "history", "layers", "tmp", "volumes"),
     "exec": ("containers", "given", "stage"),
 }
 
@@ -301,7 +302,10 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         os.path.join(settings.data_root, "engine.db"),
         tuple(
             statement
-            for table in (container_table, image_table, build_table, volume_table, network_table)
+            for table in (
+                *(container_table, image_table, build_table, build_record_table),
+                *(volume_table, network_table),
+            )
             for statement in table.SCHEMA
         ),
         MIGRATIONS,

@@ -13,7 +13,7 @@ import pytest
 from engine.daemon.buildkit import methods
 from engine.daemon.buildkit.calling import unary
 from engine.daemon.buildkit.link import Link, Lost
-from engine.daemon.buildkit.messages import control, gateway
+from engine.daemon.buildkit.messages import content, control, gateway
 from engine.protocols import grpc as ours
 from engine.protocols import protobuf
 from tests.harness.daemon import Daemon
@@ -174,3 +174,74 @@ def test_a_real_client_of_grpc_meets_it(daemon: Daemon) -> None:
             thread.join(LONG)
         client.close()
     os.unlink(place)
+
+
+def test_a_history_of_absurd_requests(daemon: Daemon) -> None:
+    """Refs that no client gives, filters that no client sends, digests of what is no record's: each ends in words."""
+    listen, update = methods.CONTROL + "ListenBuildHistory", methods.CONTROL + "UpdateBuildHistory"
+    image = daemon.request("GET", "/images/json").json()
+    foreign = [each["Id"] for each in image] or [f"sha256:{'0' * 64}"]
+    with linked(daemon) as link:
+        for ref in ("", "x" * 300, "a\nb"):
+            asked: control.SolveRequest = {"Ref": ref, "Session": "none", "Frontend": "dockerfile.v0"}
+            with pytest.raises(ours.Failed) as caught:
+                unary(link, methods.CONTROL + "Solve", control.SolveRequest, control.SolveResponse, asked)
+            assert caught.value.status.code == ours.INVALID_ARGUMENT
+        for wrong in (
+            {"Limit": -1},
+            {"Filter": ["ref~=(a+)+"]},
+            {"Filter": ["x" * 100_000]},
+            {"Filter": ["duration>"]},
+        ):
+            request: control.BuildHistoryRequest = {"EarlyExit": True, **wrong}
+            with pytest.raises(ours.Failed) as caught:
+                unary(link, listen, control.BuildHistoryRequest, control.BuildHistoryEvent, request)
+            assert caught.value.status.code == ours.INVALID_ARGUMENT, wrong
+        with pytest.raises(ours.Failed) as caught:
+            unary(
+                *(link, update, control.UpdateBuildHistoryRequest, control.UpdateBuildHistoryResponse),
+                {"Ref": "never", "Pinned": True},
+            )
+        assert caught.value.status.code == ours.NOT_FOUND
+        for digest, code in [
+            *((each, ours.NOT_FOUND) for each in foreign),
+            *((each, ours.INVALID_ARGUMENT) for each in ("", "sha256:", "sha256:../../../etc/passwd", "x" * 1000)),
+        ]:
+            for method, message, answer in (
+                ("Info", content.InfoRequest, content.InfoResponse),
+                ("Read", content.ReadContentRequest, content.ReadContentResponse),
+            ):
+                with pytest.raises(ours.Failed) as caught:
+                    unary(link, methods.CONTENT + method, message, answer, {"digest": digest})
+                assert caught.value.status.code == code, digest
+
+
+def test_a_flood_of_builds_leaves_a_bounded_history(daemon: Daemon) -> None:
+    """Each of these fails at once; the daemon keeps what it says it keeps, and serves on."""
+    with linked(daemon) as link:
+        for _ in range(60):
+            asked: control.SolveRequest = {
+                "Ref": uuid.uuid4().hex,
+                "Frontend": "gateway.v0",
+                "FrontendAttrs": {"x" * 100: "y" * 1_000_000},
+            }
+            with pytest.raises(ours.Failed):
+                unary(link, methods.CONTROL + "Solve", control.SolveRequest, control.SolveResponse, asked)
+    database = daemon.data_root / "engine.db-wal"
+    assert database.stat().st_size < 60 << 20
+    assert daemon.request("GET", "/_ping").status == 200
+
+
+def test_workers_are_chosen_by_filters(daemon: Daemon) -> None:
+    id = daemon.request("GET", "/info").json()["ID"]
+
+    def found(*filters: str) -> int:
+        asked: control.ListWorkersRequest = {"filter": list(filters)}
+        path = methods.CONTROL + "ListWorkers"
+        return len(unary(link, path, control.ListWorkersRequest, control.ListWorkersResponse, asked)["record"])
+
+    with linked(daemon) as link:
+        assert found() == found(f"id=={id}") == found("id==x", f"id=={id}") == 1
+        assert found('labels."org.mobyproject.buildkit.worker.executor"==engine') == 1
+        assert found("labels.org.mobyproject.buildkit.worker.executor==engine") == 1
+        assert found("id==x") == found("labels.unheard") == 0

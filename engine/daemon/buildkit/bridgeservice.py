@@ -28,6 +28,7 @@ def ping(engine: DaemonParts, call: Call[gateway.PingRequest, gateway.PongRespon
         call.send(
             {
                 "FrontendAPICaps": workers.frontend_capabilities(),
+                "LLBCaps": workers.graph_capabilities(),
                 "Workers": [workers.record(engine)],
             }
         )

@@ -4,16 +4,28 @@ Each method runs in a thread of its own.
 """
 
 import contextlib
-import datetime
 import functools
 import socket
 from collections.abc import Callable
 from typing import Any
 
-from engine.daemon.buildkit import exporting, frontend, jobs, methods, sessions, wishes, workers
+from engine.daemon.buildkit import (
+    exporting,
+    fieldfilters,
+    frontend,
+    historyservice,
+    jobs,
+    methods,
+    recording,
+    sessions,
+    usageservice,
+    wishes,
+    workers,
+)
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import control
+from engine.daemon.buildkit.messages.worker import WorkerRecord
 from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.buildkit.serving import Call
 from engine.daemon.parts import DaemonParts
@@ -21,20 +33,28 @@ from engine.daemon.runtime import worker
 from engine.errors import EngineError, Invalid, NotBuilt
 
 _PIECE = 32 * 1024
-_VERSION = "github.com/moby/buildkit"  # whose API this is
+_LONGEST_REF = 256
 
 
 def list_workers(engine: DaemonParts, call: Call[control.ListWorkersRequest, control.ListWorkersResponse]) -> None:
-    """The one worker that there is."""
-    if call.one()["filter"]:
-        raise NotBuilt("filters of workers are not built in this engine")
-    call.send({"record": [workers.record(engine)]})
+    """The one worker that there is, if the client's filters choose it."""
+    chosen = fieldfilters.compiled(call.one()["filter"])
+    record = workers.record(engine)
+    call.send({"record": [record] if chosen(lambda path: _worker_field(record, path)) else []})
+
+
+def _worker_field(record: WorkerRecord, path: tuple[str, ...]) -> str | None:
+    if path == ("id",):
+        return record["ID"]
+    if path[0] == "labels" and len(path) > 1:
+        return record["Labels"].get(".".join(path[1:]))
+    return None
 
 
 def info(_engine: DaemonParts, call: Call[control.InfoRequest, control.InfoResponse]) -> None:
     """Whose API this is."""
     call.one()
-    call.send({"buildkitVersion": {"package": _VERSION}})
+    call.send({"buildkitVersion": workers.VERSION})
 
 
 def session(_engine: DaemonParts, call: Call[control.BytesMessage, control.BytesMessage]) -> None:
@@ -74,11 +94,17 @@ def _carry_out(call: Call[control.BytesMessage, control.BytesMessage], far: sock
             far.shutdown(socket.SHUT_RDWR)
 
 
-def status(_engine: DaemonParts, call: Call[control.StatusRequest, control.StatusResponse]) -> None:
-    """All that a build tells, from its begin to its end."""
-    progress = jobs.watched(call.one()["Ref"])
-    time = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    call.head([(b"buildkit-current-timestamp", time.encode())])
+def status(engine: DaemonParts, call: Call[control.StatusRequest, control.StatusResponse]) -> None:
+    """All that a build tells, from its begin to its end, or has told."""
+    ref = call.one()["Ref"]
+    past = recording.replayed(engine, ref)
+    if past is not None:
+        call.head([historyservice.timestamp()])
+        for each in past:
+            call.send(each)
+        return
+    progress = jobs.watched(ref)
+    call.head([historyservice.timestamp()])
     for event in progress.follow():
         if event is not None:
             call.send(event)
@@ -91,14 +117,24 @@ def solve(engine: DaemonParts, call: Call[control.SolveRequest, control.SolveRes
     asked = call.one()
     exporters = exporting.exporters_of(asked)
     _refuse(asked)
+    _check_ref(asked["Ref"])
     job = jobs.begin(asked)
+    parent = call.metadata.get(b"traceparent", b"")
     try:
-        call.stream.on_cut(lambda: job.give_up("the client has gone"))
-        outcome = _result(engine, job)
-        told = exporting.export(engine, job, outcome, exporters) if outcome is not None else {}
+        with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
+            call.stream.on_cut(lambda: job.give_up("the client has gone"))
+            outcome = _result(engine, job)
+            told = exporting.export(engine, job, outcome, exporters) if outcome is not None else {}
+            record.told = told
     finally:
         jobs.end(job)
     call.send({"ExporterResponse": told})
+
+
+def _check_ref(ref: str) -> None:
+    """Raise Invalid for what no client calls a build."""
+    if not 0 < len(ref) <= _LONGEST_REF or not ref.isprintable():
+        raise Invalid("a build's ref has 1 to 256 printable characters")
 
 
 def _refuse(asked: control.SolveRequest) -> None:
@@ -141,6 +177,10 @@ _METHODS: dict[str, Callable[[DaemonParts, Any], None]] = {
     methods.CONTROL + "Session": session,
     methods.CONTROL + "Status": status,
     methods.CONTROL + "Solve": solve,
+    methods.CONTROL + "DiskUsage": usageservice.disk_usage,
+    methods.CONTROL + "Prune": usageservice.prune,
+    methods.CONTROL + "ListenBuildHistory": historyservice.listen,
+    methods.CONTROL + "UpdateBuildHistory": historyservice.update,
 }
 
 

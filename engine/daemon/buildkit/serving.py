@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from engine.daemon.buildkit.jobs import Cancelled
 from engine.daemon.buildkit.link import Lost, Stream
 from engine.daemon.runtime import worker
 from engine.dataclass import dataclass
@@ -24,6 +25,7 @@ Answer = TypeVar("Answer", bound=Mapping[str, object])
 
 # What an error of the engine is in gRPC. What stands nowhere is UNKNOWN, as most of BuildKit's own errors are.
 _CODES: tuple[tuple[type[EngineError], int], ...] = (
+    (Cancelled, grpc.CANCELLED),
     (NotFound, grpc.NOT_FOUND),
     (Invalid, grpc.INVALID_ARGUMENT),
     (Conflict, grpc.FAILED_PRECONDITION),

@@ -4,10 +4,13 @@ A capability is listed here once what it names is built, and not before: clients
 """
 
 from engine.daemon.buildkit.messages.caps import APICap
-from engine.daemon.buildkit.messages.worker import WorkerRecord
+from engine.daemon.buildkit.messages.worker import BuildkitVersion, WorkerRecord
 from engine.daemon.images import platform as platforms
 from engine.daemon.parts import DaemonParts
 
+VERSION: BuildkitVersion = {"package": "github.com/moby/buildkit", "version": "v0.32.2"}
+"""Whose API this is, and of which version: clients leave out what an older BuildKit would not know."""
+_GRAPH = ("gc.freespacefilter", "history.filter")
 _FRONTEND = ("proto.refarray", "return", "returnmap", "solve.base")
 
 
@@ -17,6 +20,7 @@ def record(engine: DaemonParts) -> WorkerRecord:
     return {
         "ID": engine.id,
         "Labels": {"org.mobyproject.buildkit.worker.executor": "engine"},
+        "BuildkitVersion": VERSION,
         "platforms": [{"Architecture": host.architecture, "OS": host.os, "Variant": host.variant}],
     }
 
@@ -24,3 +28,8 @@ def record(engine: DaemonParts) -> WorkerRecord:
 def frontend_capabilities() -> list[APICap]:
     """What a frontend may ask."""
     return [{"ID": name, "Enabled": True} for name in _FRONTEND]
+
+
+def graph_capabilities() -> list[APICap]:
+    """What a client may ask of a graph of operations, and of Control."""
+    return [{"ID": name, "Enabled": True} for name in _GRAPH]

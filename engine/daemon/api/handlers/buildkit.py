@@ -5,7 +5,7 @@ Each request's thread runs its connection until the client goes. The first build
 """
 
 from engine.daemon.api.request import Request
-from engine.daemon.buildkit import bridgeservice, controlservice, methods, serving, sessions
+from engine.daemon.buildkit import bridgeservice, contentservice, controlservice, methods, serving, sessions
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.serving import Method
 from engine.daemon.parts import DaemonParts
@@ -20,7 +20,8 @@ def grpc(engine: DaemonParts, request: Request) -> None:
     _check(request)
     table = {
         path: Method(*methods.TABLES[path], run)
-        for path, run in (controlservice.served(engine) | bridgeservice.served(engine)).items()
+        for service in (controlservice, bridgeservice, contentservice)
+        for path, run in service.served(engine).items()
     }
     Link(request.upgrade(_UPGRADED), False, serving.Server(table).accept).run()
 

@@ -1,0 +1,71 @@
+"""The build cache by the real CLI: `docker buildx du` and `prune`, `docker builder prune` and `docker system df`."""
+
+import json
+import re
+
+import pytest
+
+from tests.clients.test_buildx import Building, told
+from tests.clients.test_buildx_history import builder, printed
+
+__all__ = ["builder"]
+
+
+def usage(builder: Building, *words: str) -> list[dict]:
+    """What `du` shows."""
+    shown = printed(builder("buildx", "du", "--format", "json", *words))
+    return [json.loads(line) for line in shown.splitlines()]
+
+
+def kinds(builder: Building, *words: str) -> set[str]:
+    """The kinds of the records that `du` shows."""
+    return {each["Type"] for each in usage(builder, *words)}
+
+
+@pytest.fixture
+def cached(builder: Building) -> Building:
+    """After a build that leaves something of each kind."""
+    (builder.place / "large").write_bytes(bytes(300_000))
+    builder.write("COPY large /", "RUN --mount=type=cache,target=/c head -c 200000 /dev/zero > /c/x", "RUN true")
+    told(builder("build", "."))
+    return builder
+
+
+def test_what_the_cache_holds(cached: Building) -> None:
+    found = usage(cached)
+    assert {each["Type"] for each in found} == {"regular", "source.local", "exec.cachemount"}
+    assert len({each["ID"] for each in found}) == len(found)
+    (context,) = (each for each in found if re.fullmatch(r"30\d\.?\d*kB", each["Size"]))
+    assert context["Mutable"] and not context.get("InUse") and context["UsageCount"] >= 1
+    assert context["Description"] == "local source for context"
+    verbose = printed(cached("buildx", "du", "--verbose"))
+    assert re.search(r"^Description:\s+local source for context$", verbose, re.MULTILINE), verbose
+    assert re.search(r"^Total:\s+\d", verbose, re.MULTILINE), verbose
+    assert kinds(cached, "--filter", "type=regular") == {"regular"}
+    assert [each["ID"] for each in usage(cached, "--filter", f"id={context['ID']}")] == [context["ID"]]
+    assert kinds(cached, "--filter", "description~=cached") == {"exec.cachemount"}
+    assert usage(cached, "--filter", "inuse=true") == []
+    shown = printed(cached("system", "df", "-v"))
+    assert context["ID"][:12] in shown
+    assert cached("buildx", "du", "--filter", "description~=(a+)+").returncode != 0
+
+
+def test_what_is_pruned(cached: Building) -> None:
+    before = {each["ID"] for each in usage(cached)}
+    assert printed(cached("buildx", "prune", "-f", "--filter", "until=24h")).startswith("Total:\t0B")
+    assert {each["ID"] for each in usage(cached)} == before
+    shown = printed(cached("buildx", "prune", "-f", "--filter", "type=exec.cachemount"))
+    assert re.search(r"^Total:\s+20\d(\.\d+)?kB$", shown, re.MULTILINE), shown
+    assert kinds(cached) == {"regular", "source.local"}
+    assert printed(cached("buildx", "prune", "-f", "--reserved-space", "1gb")).startswith("Total:\t0B")
+    assert "source.local" in kinds(cached)
+    printed(cached("buildx", "prune", "-a", "-f", "--max-used-space", "1", "--verbose"))
+    assert not [each for each in usage(cached) if each["Size"] != "0B"]
+    printed(cached("buildx", "prune", "-a", "-f"))
+    assert usage(cached) == []
+    assert "CACHED" not in told(cached("build", "."))
+
+
+def test_docker_builder_prune(cached: Building) -> None:
+    assert "Total reclaimed space" in printed(cached("builder", "prune", "-a", "-f")) or usage(cached) == []
+    assert usage(cached) == []
