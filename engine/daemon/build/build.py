@@ -10,6 +10,12 @@ from collections.abc import Callable, Iterator
 from engine.daemon.build import building
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context, Source, opened
+from engine.daemon.build.graph import solver as solving
+from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.node import Node
+from engine.daemon.build.graph.results import Results
+from engine.daemon.build.graph.solver import Solver
+from engine.daemon.build.graph.telling import Telling, Untold
 from engine.daemon.build.graph.work import Caller, Giver
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Lines, Output, short
@@ -45,15 +51,32 @@ def made(
     dockerfile, plan, arguments = building.prepare(context.dockerfile, context.name, options)
     cache = Cache(engine, options.no_cache, options.cache_from)
     try:
-        with Maker(engine) as maker:
-            shared = (engine, options, context, output, caller.watch, caller.check, caller.gone)
-            work = building.Build(*shared, maker, cache, dockerfile, plan, arguments, giver)
+        with Keeper(engine.images) as keeper, Maker(engine, keeper) as maker:
+            results = Results(engine.database, keeper, held=False)
+            solver = Solver(
+                solving.Build(engine, keeper, results, context.scratch, caller, _Steps(output), giver, allowed=None)
+            )
+            shared = (engine, options, context, output, caller)
+            work = building.Build(*shared, maker, cache, solver, dockerfile, plan, arguments)
             output.warnings(dockerfile.warnings)
             image = work.run()
             maker.settle()
+            results.settled()
+            results.close()
             yield Made(image, arguments.unused())
     finally:
         cache.close()
+
+
+class _Steps(solving.Silent):
+    """Tells what happens in a node as part of the step that it belongs to."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def begun(self, node: Node) -> Telling:
+        """The output, unless nothing in the node is to be told."""
+        return self._output if node.inputs else Untold()
 
 
 def build(

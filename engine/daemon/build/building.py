@@ -3,17 +3,20 @@
 Runs on the request's thread. `steps` has the function for each kind of instruction.
 """
 
-from collections.abc import Callable
-
 from engine.daemon.build import bases, stages, steps
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context
-from engine.daemon.build.graph.work import Giver
+from engine.daemon.build.graph.node import Input, Node
+from engine.daemon.build.graph.solver import Solver
+from engine.daemon.build.graph.work import Caller
+from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Output, Step
+from engine.daemon.build.pulled import Pulled
 from engine.daemon.build.stages import SCRATCH, Plan, Stage
 from engine.daemon.build.state import Maker, State
+from engine.daemon.build.stepnodes import Surroundings
 from engine.daemon.dockerfile import commands, instructions, parser, scope, words
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.daemon.images import platform as platforms
@@ -33,9 +36,7 @@ _NO_TRIGGERS = ("FROM", "ONBUILD", "MAINTAINER")
 class Build:
     """The state that the steps of one build share.
 
-    watch: sleeps until a descriptor is readable, and raises once the client is gone
-    check: raises once the client is gone; gone: returns whether the client is gone
-    giver: gives the steps secrets and an agent, None for a client that cannot
+    caller: who waits; solver: solves the nodes that steps are made of
     built: number of a stage → the image that it has made, None for no image
     fresh: names of images that this build has pulled (see `bases.find`)
     number: of the step that was announced last; current: number of the stage that is being built
@@ -45,15 +46,13 @@ class Build:
     options: Options
     context: Context
     output: Output
-    watch: Callable[[int], object]
-    check: Callable[[], None]
-    gone: Callable[[], bool]
+    caller: Caller
     maker: Maker
     cache: Cache
+    solver: Solver
     dockerfile: Dockerfile
     plan: Plan
     arguments: Arguments
-    giver: Giver | None = None
     built: dict[int, Image | None] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)
     number: int = 0
@@ -139,6 +138,19 @@ class Build:
         except OSError as error:  # an error of the host's kernel becomes an error in words
             raise SystemFailure(f"{instruction.keyword} failed: {(error.strerror or str(error)).lower()}") from error
 
+    def check(self) -> None:
+        """Raise once the client is gone."""
+        self.caller.check()
+
+    def around(self) -> Surroundings:
+        """What the nodes of all steps have in common."""
+        local = Local(self.context.root, f"context {self.context.root}")
+        return Surroundings(local, self._tree, self.options.host, self.options.no_cache)
+
+    def _tree(self, name: str) -> Input | None:
+        image = self.source(name)
+        return None if image is None else Node(Pulled(image, name)).output()
+
     def stage_image(self, stage: Stage) -> Image | None:
         """The image that an earlier stage has made. A stage that the plan did not see to be needed is built now."""
         if stage.index not in self.built:
@@ -148,7 +160,7 @@ class Build:
         return self.built[stage.index]
 
     def _image(self, name: str, platform: str) -> Image:
-        return bases.find(self.engine, name, platform, self.options, self.output.line, self.fresh, self.gone)
+        return bases.find(self.engine, name, platform, self.options, self.output.line, self.fresh, self.caller.gone)
 
     def source(self, name: str) -> Image | None:
         """The image that `--from` names: an earlier stage by name or number, or an image. None for nothing.

@@ -1,6 +1,6 @@
-"""RUN --mount: turns the mounts that a Dockerfile asks for into the container's, and removes leftover mount points.
+"""The mounts of a command: turns those that a build asks for into a container's, and removes leftover mount points.
 
-Runs on the thread that builds. What is mounted is no part of the layer, and neither are the mount points that were made
+Runs on a thread that builds. What is mounted is no part of the layer, and neither are the mount points that were made
 for it. A bind mount that may be written to shows a copy, which is removed with the step, so the sources are never
 changed.
 """
@@ -10,155 +10,175 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon.build import directories, giving
-from engine.daemon.build.context import Context
 from engine.daemon.build.copying import prepare
 from engine.daemon.build.copying.request import Base, Request
-from engine.daemon.build.graph.work import Giver
-from engine.daemon.build.state import State
-from engine.daemon.dockerfile import commands
-from engine.daemon.images.image import Image
+from engine.daemon.build.graph.node import Value
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.graph.work import Work
+from engine.daemon.build.localtree import Local
 from engine.daemon.images.layers import merged, storage
 from engine.daemon.jsontext import Object
-from engine.daemon.parts import ContainerParts
 from engine.daemon.tar.space import check_space
 from engine.daemon.tar.trees import remove_tree
-from engine.dataclass import dataclass, replace
+from engine.dataclass import dataclass, field, replace
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import open_beneath
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK = 8 * 1024 * 1024
+_SECRET_MODE, _AGENT_MODE = 0o400, 0o600
 _NO_CLIENT = "the classic builder cannot ask the client for it: build with `docker buildx`"
 
 
-class Build(Protocol):
-    """The part of `building.Build` that mounts need."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """One mount of a command.
 
-    engine: ContainerParts
-    context: Context
-    number: int
-    giver: Giver | None
+    type: bind, cache, tmpfs, secret or ssh; target: absolute, empty for a secret that is a variable alone
+    source: which input of the operation the files come from, None for none; local: the directory instead
+    selector: path in the source; readonly; output: what the command writes there is one more output of the operation
+    (or else it is dropped, or kept in a cache)
+    id, sharing, uid, gid, mode, size, required: as in the Dockerfile's --mount
+    env: the variable that a secret is put in, empty for none
+    """
 
-    def check(self) -> None: ...
+    type: str
+    target: str
+    source: int | None = None
+    local: Local | None = None
+    selector: str = ""
+    readonly: bool = False
+    output: bool = False
+    id: str = ""
+    sharing: str = "shared"
+    uid: int = 0
+    gid: int = 0
+    mode: int | None = None
+    size: int = 0
+    required: bool = False
+    env: str = ""
 
-    def source(self, name: str) -> Image | None: ...
+    def decides(self) -> list[Value]:
+        """The parts that decide the outcome beside what is seen; the contents of caches, and secrets, never do."""
+        where: list[Value] = [self.type, self.target, self.selector, self.readonly, self.output, self.env]
+        return [*where, self.id] if self.type == "cache" else where
+
+    def where(self) -> str | int | None:
+        """Which directory or input the files come from."""
+        return self.local.id if self.local else self.source
+
+
+def seen(
+    layer_root: str, scratch: int, check: Callable[[], None], inputs: Sequence[Snapshot], mounts: Sequence[Mount]
+) -> list[Value]:
+    """What a command sees by its mounts, as far as it decides the outcome: the contents of its bind mounts.
+
+    Of a directory only what is mounted counts, and no times, as with COPY. Raises NotFound, SystemFailure.
+    """
+    found: list[Value] = []
+    for mount in mounts:
+        if mount.type == "bind" and mount.local is not None:
+            request = Request((mount.selector or ".",), "/", keep_owners=True, shown="RUN --mount", check=check)
+            base = Base((), layer_root, scratch)
+            found.append(prepare.prepare(mount.local.root, request, base).digest)
+        elif mount.type == "bind" and mount.source is not None:
+            found.append(inputs[mount.source].chain)
+    return found
+
+
+@dataclass(slots=True)
+class Mounted:
+    """The mounts of a command that is about to run.
+
+    host: in the form of HostConfig.Mounts; shown: layers of the trees among them, by their source
+    env: variables that are kept nowhere; agents: paths of sockets of agents
+    written: directories whose contents are outputs, each with the tree below
+    """
+
+    host: list[Object] = field(default_factory=list)
+    shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    env: list[str] = field(default_factory=list)
+    agents: list[str] = field(default_factory=list)
+    written: list[tuple[int, Snapshot]] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def mounted(work: Work, inputs: Sequence[Snapshot], mounts: Sequence[Mount]) -> Iterator[Mounted]:
+    """The mounts of a command. When the context ends, copies are removed and locks released. Raises EngineErrors."""
+    made = Mounted()
+    with contextlib.ExitStack() as stack:
+        for mount in mounts:
+            _KINDS[mount.type](_Making(work, inputs, stack, made), mount)
+        yield made
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One mount of a step, resolved before the cache is asked.
+class _Making:
+    """The mounts of one command while they are made. stack: is closed at the command's end"""
 
-    target: absolute; image: the image that the files come from, None for the context
-    digest: of the files that a bind mount shows of the context, else empty
-    """
+    work: Work
+    inputs: Sequence[Snapshot]
+    stack: contextlib.ExitStack
+    made: Mounted
 
-    mount: commands.Mount
-    target: str
-    image: Image | None = None
-    digest: str = ""
-
-    def decides(self) -> list[object]:
-        """The parts of the mount that decide the step's outcome; the contents of a cache mount never do."""
-        mount = self.mount
-        where = [mount.type, self.target, mount.source, mount.readonly]
-        if mount.type == "bind":
-            return [*where, self.image.id if self.image else "", self.digest]
-        return [*where, mount.id] if mount.type == "cache" else where
+    def tree(self, mount: Mount) -> Snapshot:
+        """The tree that the files come from, an empty one for none."""
+        return Snapshot() if mount.source is None else self.inputs[mount.source]
 
 
-def wanted(build: Build, state: State, mount: commands.Mount) -> Wanted | None:
-    """The mount with its source found; None for a secret or ssh mount that is not required, where no client gives any.
-
-    Raises Invalid, NotFound.
-    """
-    given = mount.type in ("secret", "ssh")
-    if given and build.giver is None:
-        if mount.required:
-            name = mount.id or posixpath.basename(mount.source or mount.target) or mount.type
-            raise Invalid(f"{mount.type} {name} is required, and {_NO_CLIENT}")
-        return None
-    if given:
-        mount = replace(mount, target=giving.target_of(mount))
-    if not mount.target:
-        raise Invalid(f"invalid mount type {mount.type}: target is required")
-    target = posixpath.normpath(posixpath.join(state.config.get("WorkingDir") or "/", mount.target))
-    target = "/" + target.lstrip("/")
-    if target == "/":
-        raise Invalid(f"invalid mount target {mount.target}: it is the root")
-    if given or mount.type == "tmpfs":
-        return Wanted(mount, target)
-    image = build.source(mount.from_) if mount.from_ else None
-    if mount.from_ and image is None:
-        if mount.type == "cache":  # FROM scratch is empty, and so is a new cache
-            return Wanted(replace(mount, from_="", source=""), target)
-        raise Invalid(f"nothing can be mounted from {mount.from_}: it is empty")
-    if mount.type == "cache" or image is not None:
-        return Wanted(mount, target, image)
-    return Wanted(mount, target, None, _digest(build, mount))
+def _tmpfs(making: _Making, mount: Mount) -> None:
+    options = {"SizeBytes": mount.size} if mount.size else {}
+    making.made.host.append({"Type": "tmpfs", "Target": mount.target, "TmpfsOptions": options})
 
 
-def _digest(build: Build, mount: commands.Mount) -> str:
-    """The digest of the files that a bind mount shows of the context. It is COPY's digest, so times do not count."""
-    request = Request((mount.source or ".",), "/", keep_owners=True, shown="RUN --mount", check=build.check)
-    base = Base((), build.engine.images.layer_root, build.context.scratch)
-    return prepare.prepare(build.context.root, request, base).digest
-
-
-@contextlib.contextmanager
-def mounted(build: Build, asked: tuple[Wanted, ...]) -> Iterator[list[Object]]:
-    """The mounts in the form of HostConfig.Mounts. When the context ends, copies are removed and locks released."""
-    with contextlib.ExitStack() as stack:
-        made = [stack.enter_context(_KINDS[each.mount.type](build, each)) for each in asked]
-        yield [mount for mount in made if mount is not None]
-
-
-@contextlib.contextmanager
-def _tmpfs(_build: Build, wanted: Wanted) -> Iterator[Object]:
-    options = {"SizeBytes": wanted.mount.size} if wanted.mount.size else {}
-    yield {"Type": "tmpfs", "Target": wanted.target, "TmpfsOptions": options}
-
-
-@contextlib.contextmanager
-def _cache(build: Build, wanted: Wanted) -> Iterator[Object]:
-    mount = wanted.mount
+def _cache(making: _Making, mount: Mount) -> None:
+    work = making.work
 
     def fill(sink: int) -> None:
-        if wanted.image is not None:
-            _copied(build, wanted.image, mount.source, sink)
+        if mount.local is not None or mount.source is not None:
+            _copied(making, mount, sink)
 
-    name = mount.id or wanted.target
-    owner = (mount.uid or 0, mount.gid or 0, 0o755 if mount.mode is None else mount.mode)
-    with directories.taken(build.engine, name, mount.sharing or "shared", owner, fill, build.check) as path:
-        yield {"Type": "bind", "Source": path, "Target": wanted.target, "ReadOnly": mount.readonly}
+    name = mount.id or mount.target
+    owner = (mount.uid, mount.gid, 0o755 if mount.mode is None else mount.mode)
+    with work.waiting():
+        path = making.stack.enter_context(directories.taken(work.engine, name, mount.sharing, owner, fill, work.check))
+    making.made.host.append(_bound(path, mount))
 
 
-@contextlib.contextmanager
-def _bind(build: Build, wanted: Wanted) -> Iterator[Object]:
-    mount, image = wanted.mount, wanted.image
-    if mount.readonly and image is not None:
-        subpath = mount.source.strip("/")
-        shown: Object = {"Type": "image", "Source": image.id, "Target": wanted.target, "ReadOnly": True}
-        yield {**shown, "ImageOptions": {"Subpath": subpath}} if subpath not in ("", ".") else shown
-    elif mount.readonly:
-        source = _opened(build.context.root, mount.source)
-        try:
-            yield _bound(os.readlink(f"/proc/self/fd/{source}"), wanted)
-        finally:
-            os.close(source)
+def _bind(making: _Making, mount: Mount) -> None:
+    tree = making.tree(mount)
+    if mount.readonly and mount.local is not None:
+        source = _opened(mount.local.root, mount.selector)
+        making.stack.callback(os.close, source)
+        making.made.host.append(_bound(os.readlink(f"/proc/self/fd/{source}"), mount))
+    elif mount.readonly and tree.parts:
+        subpath = mount.selector.strip("/")
+        shown: Object = {"Type": "image", "Source": tree.chain, "Target": mount.target, "ReadOnly": True}
+        options = {"ImageOptions": {"Subpath": subpath}} if subpath not in ("", ".") else {}
+        making.made.shown[tree.chain] = tree.layers
+        making.made.host.append({**shown, **options})
     else:
-        with _scratch(build) as (sink, path):
-            name = _copied(build, image, mount.source, sink)
-            yield _bound(os.path.join(path, name) if name else path, wanted)
+        sink, path = _scratch(making)
+        if mount.output and mount.selector.strip("/") not in ("", "."):
+            # The whole tree is the output, of which the command sees a part.
+            _copied(making, replace(mount, selector=""), sink)
+            inner = _opened(sink, mount.selector)
+            making.stack.callback(os.close, inner)
+            path = os.readlink(f"/proc/self/fd/{inner}")
+        elif mount.local is not None or tree.parts:
+            name = _copied(making, mount, sink)
+            path = os.path.join(path, name) if name else path
+        making.made.host.append(_bound(path, mount))
+        if mount.output:
+            making.made.written.append((sink, tree))
 
 
-def _bound(path: str, wanted: Wanted) -> Object:
-    return {"Type": "bind", "Source": path, "Target": wanted.target, "ReadOnly": wanted.mount.readonly}
+def _bound(path: str, mount: Mount) -> Object:
+    return {"Type": "bind", "Source": path, "Target": mount.target, "ReadOnly": mount.readonly}
 
 
 def _opened(root: int, source: str) -> int:
@@ -170,47 +190,47 @@ def _opened(root: int, source: str) -> int:
         raise SystemFailure(f"failed to open the mount's source {source}: {error.strerror}") from error
 
 
-@contextlib.contextmanager
-def _scratch(build: Build) -> Iterator[tuple[int, str]]:
-    """An empty directory in the build's scratch directory: its descriptor and its path."""
-    above = build.context.scratch
-    name = f"mount-{build.number}-{len(os.listdir(above))}"
+def _scratch(making: _Making) -> tuple[int, str]:
+    """An empty directory in the build's scratch directory, removed with the command: its descriptor and its path."""
+    above = making.work.scratch
+    name = f"mount-{os.urandom(8).hex()}"
     os.mkdir(name, 0o755, dir_fd=above)
+    making.stack.callback(remove_tree, above, name)
     sink = os.open(name, _DIRECTORY, dir_fd=above)
-    try:
-        yield sink, os.readlink(f"/proc/self/fd/{sink}")
-    finally:
-        os.close(sink)
-        remove_tree(above, name)
+    making.stack.callback(os.close, sink)
+    return sink, os.readlink(f"/proc/self/fd/{sink}")
 
 
-def _copied(build: Build, image: Image | None, source: str, sink: int) -> str:
-    """Copy what is at `source` into the directory `sink`.
+def _copied(making: _Making, mount: Mount, sink: int) -> str:
+    """Copy what the mount shows into the directory `sink`.
 
     Returns the name of a single file, or empty where the contents of a directory were copied.
     """
 
     def check() -> None:
-        build.check()
+        making.work.check()
         check_space(sink)
 
     def copy(root: int) -> str:
-        found = _opened(root, source)
+        found = _opened(root, mount.selector)
         try:
-            if stat.S_ISDIR(os.fstat(found).st_mode):
+            status = os.fstat(found)
+            if stat.S_ISDIR(status.st_mode):
                 inner = os.open(".", _DIRECTORY, dir_fd=found)
                 try:
                     storage.copy_tree(inner, sink, check)
                 finally:
                     os.close(inner)
+                os.fchown(sink, status.st_uid, status.st_gid)
+                os.fchmod(sink, stat.S_IMODE(status.st_mode))
                 return ""
-            return _copy_file(found, sink, posixpath.basename(source.rstrip("/")), check)
+            return _copy_file(found, sink, posixpath.basename(mount.selector.rstrip("/")), check)
         finally:
             os.close(found)
 
-    if image is None:
-        return copy(build.context.root)
-    return merged.within(build.engine.images.layer_root, image.layers, copy)
+    if mount.local is not None:
+        return copy(mount.local.root)
+    return merged.within(making.work.engine.images.layer_root, making.tree(mount).layers, copy)
 
 
 def _copy_file(found: int, sink: int, name: str, check: Callable[[], None]) -> str:
@@ -232,26 +252,58 @@ def _copy_file(found: int, sink: int, name: str, check: Callable[[], None]) -> s
     return name
 
 
-def _given(build: Build, wanted: Wanted) -> AbstractContextManager[Object | None]:
-    assert build.giver is not None  # or it would not be wanted
-    give = giving.secret if wanted.mount.type == "secret" else giving.agent
-    return give(build.giver, build.engine.settings.exec_root, wanted.mount, wanted.target)
+def _secret(making: _Making, mount: Mount) -> None:
+    work = making.work
+    with work.waiting():
+        data = work.giver.secret(mount.id) if work.giver is not None else None
+    if data is None:
+        if mount.required:
+            raise Invalid(f"secret {mount.id}: not found" if work.giver is not None else _without_client(mount))
+        return
+    if mount.env:
+        making.made.env.append(giving.variable(mount.env, mount.id, data))
+    if mount.target:
+        mode = _SECRET_MODE if mount.mode is None else mount.mode
+        path = making.stack.enter_context(
+            giving.secret(work.engine.settings.exec_root, mount.id, data, mount.uid, mount.gid, mode)
+        )
+        making.made.host.append({"Type": "bind", "Source": path, "Target": mount.target, "ReadOnly": True})
 
 
-_KINDS: dict[str, Callable[[Build, Wanted], AbstractContextManager[Object | None]]] = {
+def _agent(making: _Making, mount: Mount) -> None:
+    work = making.work
+    path = None
+    if work.giver is not None:
+        mode = _AGENT_MODE if mount.mode is None else mount.mode
+        path = making.stack.enter_context(
+            giving.agent(work.giver, work.engine.settings.exec_root, mount.id, mount.uid, mount.gid, mode)
+        )
+    if path is not None:
+        making.made.host.append({"Type": "bind", "Source": path, "Target": mount.target})
+        making.made.agents.append(mount.target)
+    elif mount.required:
+        known = work.giver is not None
+        raise Invalid(f"unset ssh forward key {mount.id}" if known else _without_client(mount))
+
+
+def _without_client(mount: Mount) -> str:
+    return f"{mount.type} {mount.id} is required, and {_NO_CLIENT}"
+
+
+_KINDS: dict[str, Callable[[_Making, Mount], None]] = {
     "tmpfs": _tmpfs,
     "cache": _cache,
     "bind": _bind,
-    "secret": _given,
-    "ssh": _given,
+    "secret": _secret,
+    "ssh": _agent,
 }
 
 
 # The mount points that were made for mounts
 
 
-def places(build: Build, state: State, targets: list[str]) -> tuple[str, ...]:
-    """The paths that mounts need and the base lacks, deepest first."""
+def places(layer_root: str, layers: Sequence[str], targets: Sequence[str]) -> tuple[str, ...]:
+    """The paths that mounts need and the tree of these layers lacks, deepest first."""
 
     def absent(root: int) -> set[str]:
         found: set[str] = set()
@@ -260,7 +312,7 @@ def places(build: Build, state: State, targets: list[str]) -> tuple[str, ...]:
             found |= {path for path in map("/".join, _growing(parts)) if not _there(root, path)}
         return found
 
-    made = merged.within(build.engine.images.layer_root, state.layers, absent) if targets else set()
+    made = merged.within(layer_root, layers, absent) if targets else set()
     return tuple(sorted(made, key=lambda path: path.count("/"), reverse=True))
 
 

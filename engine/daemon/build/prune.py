@@ -16,6 +16,7 @@ from engine.daemon.clock import rfc3339
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
+from engine.daemon.store import buildresults as results
 from engine.daemon.store import builds as table
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid
@@ -180,6 +181,7 @@ def pruned(engine: ContainerParts, asked: AskedPruning) -> list[Record]:
     if keys:
         with engine.database.transaction(frees=True) as connection:
             table.drop(connection, keys)
+            results.drop(connection, results.offered(connection))
     engine.events.publish("builder", "prune", "", {"reclaimed": str(freed)})
     return deleted
 

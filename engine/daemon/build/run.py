@@ -1,6 +1,6 @@
-"""The RUN step: runs its command in a container, relays the output, and makes the layer of what has changed.
+"""RUN: an operation that runs a command in a container on a tree, and makes the layer of what has changed.
 
-Runs on the thread that builds. The container is created, started and removed by the functions that serve ordinary
+Runs on a thread that builds. The container is created, started and removed by the functions that serve ordinary
 containers, so it can be listed, stopped and counted like any other. Its output comes over a socket pair to this thread,
 which waits for it and for the client's connection at once. When the client goes away, the step is ended and its
 container removed.
@@ -10,216 +10,238 @@ import contextlib
 import hashlib
 import os
 import socket
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Sequence
 
-from engine.daemon.build import giving, mounting, wording
-from engine.daemon.build.graph.snapshot import Part
-from engine.daemon.build.options import Options
-from engine.daemon.build.output import Output
-from engine.daemon.build.state import Maker, State
+from engine.daemon.build import mounting
+from engine.daemon.build.graph.node import Value, chains, digest
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.graph.work import Work
+from engine.daemon.build.mounting import Mount, Mounted
 from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.contents import commit
+from engine.daemon.containers.contents import changes, commit
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import create, remove, start, wait
-from engine.daemon.dockerfile import commands
+from engine.daemon.images.layers import merged
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
-from engine.dataclass import dataclass
-from engine.errors import CommandFailed, EngineError, Invalid, NotFound
+from engine.dataclass import dataclass, field
+from engine.errors import CommandFailed, EngineError, Forbidden, NotFound
 from engine.logs.format import FRAME
 from engine.wire.schema import Client
 
 _OUTPUT = Client(streams=2 | 4, framed=True)
 _ERRORS = 2
 _PIECE = 64 * 1024
-# BuildKit's directory for a here-document that is a program.
-_PIPES = "/dev/pipes"
+_AGENT = "SSH_AUTH_SOCK"  # the variable in which programs look for their agent
+# The entitlement that each way out of the sandbox needs, by BuildKit's names.
+INSECURE, HOST_NETWORK = "security.insecure", "network.host"
 
 
-class Build(mounting.Build, Protocol):
-    """The part of `building.Build` that a command needs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A program that is given as a text, and put into a file that the command can run. path: of that file"""
 
-    options: Options
-    output: Output
-    maker: Maker
-
-    def watch(self, descriptor: int, /) -> object: ...
+    path: str
+    text: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AskedRun:
-    """The command of a RUN step, ready to be run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What is run.
 
-    env: all variables that the command sees; known: those of them that decide the outcome, which a proxy argument
-    without an ARG does not
-    created_by: the step's line in the image's history
-    script: the text of a program in a here-document, or empty; script_name: its file name
+    argv: the command; env: its variables (`NAME=value`); unknown: names of those that do not decide the outcome
+    network: `default`, `none`, `host`, or the name of a network; hosts: lines for /etc/hosts as `name:address`
+    security: `sandbox` or `insecure`; readonly: nothing is written to the root; codes: exit codes of success
+    volumes: paths whose contents are dropped at the command's end; program: a text that is run
     """
 
     argv: tuple[str, ...]
-    env: tuple[str, ...]
-    known: tuple[str, ...]
-    created_by: str
-    network: str
-    hosts: tuple[str, ...]
-    mounts: tuple[mounting.Wanted, ...]
-    script: str = ""
-    script_name: str = ""
+    env: tuple[str, ...] = ()
+    unknown: frozenset[str] = frozenset()
+    workdir: str = "/"
+    user: str = ""
+    network: str = "default"
+    hosts: tuple[str, ...] = ()
+    hostname: str = ""
+    security: str = "sandbox"
+    readonly: bool = False
+    codes: tuple[int, ...] = (0,)
+    volumes: tuple[str, ...] = ()
+    program: Program | None = None
 
-    @property
-    def exact(self) -> bool:
-        """Whether the line of history alone says all that decides the outcome."""
-        return not self.mounts and not self.script
-
-    def decides(self) -> dict[str, object]:
-        """All that decides the outcome, except for the image below."""
-        return {
-            "kind": "RUN",
-            "argv": self.argv,
-            "env": self.known,
-            "network": self.network,
-            "hosts": self.hosts,
-            "mounts": [mount.decides() for mount in self.mounts],
-            "script": hashlib.sha256(self.script.encode("utf-8", "surrogateescape")).hexdigest(),
-        }
-
-
-def asked(build: Build, state: State, command: commands.Run) -> AskedRun:
-    """The command of a RUN with its arguments and mounts resolved. Raises Invalid for what this builder cannot do."""
-    if command.security != "sandbox":
-        raise Invalid(
-            f"--security={command.security} is not allowed: this builder gives no more rights than a container's"
-        )
-    argv, script = _command(state, command)
-    own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
-    arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}
-    shown = [f"{name}={arguments[name]}" for name in sorted(state.arguments.shown(arguments))]
-    words = [f"|{len(shown)}", *shown, *argv] if arguments else argv
-    host = build.options.host
-    network = command.network if command.network != "default" else host.get("NetworkMode", "default")
-    mounts = [mounting.wanted(build, state, mount) for mount in command.mounts]
-    return AskedRun(
-        argv=argv,
-        env=(
-            *(state.config.get("Env") or ()),
-            *(f"{name}={arguments[name]}" for name in sorted(arguments)),
-            *_agents(mounts, own),
-        ),
-        known=(*(state.config.get("Env") or ()), *shown),
-        created_by=" ".join(words),
-        network=network,
-        hosts=tuple(host.get("ExtraHosts") or ()),
-        mounts=tuple(mount for mount in mounts if mount is not None),
-        script=command.script.data if command.script else "",
-        script_name=script,
-    )
+    def decides(self) -> list[Value]:
+        """All of it that decides the outcome."""
+        program = [self.program.path, hashlib.sha256(self.program.text).hexdigest()] if self.program else None
+        return [
+            self.argv,
+            [each for each in self.env if each.partition("=")[0] not in self.unknown],
+            self.workdir,
+            self.user,
+            self.network,
+            self.hosts,
+            self.hostname,
+            self.security,
+            self.readonly,
+            self.codes,
+            self.volumes,
+            program,
+        ]
 
 
-def _agents(mounts: list[mounting.Wanted | None], own: set[str]) -> list[str]:
-    """The variable that names the first agent's socket, unless the step has one of that name."""
-    sockets = [mount.target for mount in mounts if mount is not None and mount.mount.type == "ssh"]
-    return [f"{giving.SOCKET}={sockets[0]}"] if sockets and giving.SOCKET not in own else []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """The container that a command runs in, as far as it does not decide the outcome.
 
-
-def _command(state: State, command: commands.Run) -> tuple[tuple[str, ...], str]:
-    """The argv to run, and the file name of the here-document if that is the program (else empty)."""
-    if command.argv is not None:
-        return command.argv, ""
-    if command.script is not None:
-        name = command.script.name
-        if "/" in name or name in ("", ".", ".."):
-            raise Invalid(f"a here-document that is run cannot be called {name}")
-        return (f"{_PIPES}/{name}",), name
-    return (*(state.config.get("Shell") or wording.SHELL), command.shell), ""
-
-
-@contextlib.contextmanager
-def run(build: Build, state: State, asked: AskedRun) -> Iterator[Part | None]:
-    """Run the command; its layer, None where it changed nothing.
-
-    Raises CommandFailed, ClientGone, what start raises.
+    host: the rest of a HostConfig, such as limits; image: the image that it is shown to stand on, empty for none
+    remove: it is removed after success; remove_failed: and after a failure
     """
-    store = build.engine.images
-    targets = [mount.target for mount in asked.mounts]
-    made = mounting.places(build, state, targets)
-    with contextlib.ExitStack() as stack:
-        mounts = stack.enter_context(mounting.mounted(build, asked.mounts))
-        if asked.script:
-            mounts.append(stack.enter_context(_script(build, asked)))
-        container = _create(build, state, asked, mounts)
-        # When the client is gone, the container is always removed. When the command has failed, the container stays, as
-        # in docker, unless the client has asked for its removal.
-        keep_failed = not build.options.force_remove
-        try:
-            _finish(build, container)
-            where = paths.of(build.engine.settings.data_root, build.engine.settings.exec_root, container.id)
-            mounting.clear(where.upper, made)
-            blob = stack.enter_context(store.content.incoming())
-            new = commit.layer(build.engine, container, build.maker.session, blob)
-        except EngineError:
-            if keep_failed:
-                _let_stay(build, container)
-            else:
-                _remove(build, container)
-            raise
-        except BaseException:
-            discard(build.engine, container)
-            raise
-        if build.options.remove:
-            _remove(build, container)
-        else:
-            _let_stay(build, container)
-        yield stack.enter_context(build.maker.kept(blob, *new)) if new else None
+
+    host: Object = field(default_factory=dict)
+    image: str = ""
+    remove: bool = True
+    remove_failed: bool = True
 
 
-def _create(build: Build, state: State, asked: AskedRun, mounts: list[Object]) -> Container:
-    engine = build.engine
-    body = {
-        "Image": state.identity,
-        "Cmd": list(asked.argv),
-        "Entrypoint": [""],
-        "Env": list(asked.env),
-        "User": state.config.get("User") or "",
-        "WorkingDir": state.config.get("WorkingDir") or "",
-        "Volumes": state.config.get("Volumes") or None,
-        "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": {
-            **build.options.host,
-            "NetworkMode": asked.network,
-            "LogConfig": {"Type": "none"},
-            "Mounts": mounts or None,
-        },
-    }
-    # `beside` writes the row of the step together with the container's. So a daemon that starts after a crash knows
-    # which containers it may remove.
-    container, warnings = create.create(engine, None, body, None, lasting=False, beside=table.begin_step)
-    for warning in warnings:
-        build.output.note(f" ---> [Warning] {warning}\n")
-    build.output.running(container.id)
-    return container
+class Running:
+    """An operation that runs a command on its first input. Mounts name their sources among the inputs.
+
+    Its outputs are the tree with what the command has changed, and after it one for each mount that has an output.
+    """
+
+    kind = "regular"
+
+    def __init__(
+        self,
+        command: Command,
+        title: str,
+        mounts: Sequence[Mount] = (),
+        shell: Shell | None = None,
+    ) -> None:
+        self.title = title
+        self.command, self.mounts = command, tuple(mounts)
+        self._shell = shell or Shell()
+
+    def key(self) -> str:
+        """The command and its mounts."""
+        mounts = [[*mount.decides(), mount.where()] for mount in self.mounts]
+        return digest("run", self.command.decides(), mounts)
+
+    def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
+        """The same with the contents that the command finds."""
+        found = mounting.seen(work.engine.images.layer_root, work.scratch, work.check, inputs, self.mounts)
+        asked = [mount.decides() for mount in self.mounts]
+        return digest("run", self.command.decides(), asked, chains(inputs[:1]), found)
+
+    def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+        """Run the command. Raises CommandFailed with its exit code, Forbidden, what start raises."""
+        self._check(work)
+        root = inputs[0]
+        store = work.engine.images
+        targets = [mount.target for mount in self.mounts if mount.target]
+        made = mounting.places(store.layer_root, root.layers, targets)
+        with contextlib.ExitStack() as stack:
+            mounts = stack.enter_context(mounting.mounted(work, inputs, self.mounts))
+            if self.command.program is not None:
+                mounts.host.append(stack.enter_context(_program(work, self.command.program)))
+            container = self._create(work, root, mounts)
+            try:
+                _finish(work, container, self.command.codes)
+                where = paths.of(work.engine.settings.data_root, work.engine.settings.exec_root, container.id)
+                mounting.clear(where.upper, made)
+                outputs = [_changed(work, root, container), *(_written(work, *each) for each in mounts.written)]
+            except EngineError:
+                # When the command has failed, the container may stay for a look, as in docker.
+                _remove(work, container) if self._shell.remove_failed else _let_go(work.engine, container)
+                raise
+            except BaseException:  # the client is gone
+                discard(work.engine, container)
+                raise
+            _remove(work, container) if self._shell.remove else _let_go(work.engine, container)
+        return tuple(outputs)
+
+    def _check(self, work: Work) -> None:
+        """Raise Forbidden for what the build has no entitlement to."""
+        wanted = {INSECURE: self.command.security == "insecure", HOST_NETWORK: self.command.network == "host"}
+        for name, needed in wanted.items():
+            if needed and work.allowed is not None and name not in work.allowed:
+                raise Forbidden(f"{name} is not allowed")
+
+    def _create(self, work: Work, root: Snapshot, mounts: Mounted) -> Container:
+        command, own = self.command, self._shell
+        names = {each.partition("=")[0] for each in command.env}
+        agents = [f"{_AGENT}={mounts.agents[0]}"] if mounts.agents and _AGENT not in names else []
+        body: Object = {
+            "Image": own.image,
+            "Cmd": list(command.argv),
+            "Entrypoint": [""],
+            "Env": list(command.env),
+            "User": command.user,
+            "Hostname": command.hostname,
+            "WorkingDir": command.workdir,
+            "Volumes": dict.fromkeys(command.volumes) or None,
+            "Healthcheck": {"Test": ["NONE"]},
+            "HostConfig": {
+                **own.host,
+                "NetworkMode": command.network,
+                "ExtraHosts": list(command.hosts),
+                "LogConfig": {"Type": "none"},
+                "Mounts": mounts.host or None,
+                "Privileged": command.security == "insecure",
+                "ReadonlyRootfs": command.readonly,
+            },
+        }
+        # `beside` writes the row of the step together with the container's. So a daemon that starts after a crash knows
+        # which containers it may remove.
+        trees = create.Trees(root.layers, mounts.shown)
+        container, warnings = create.create(
+            work.engine, None, body, None, lasting=False, beside=table.begin_step, trees=trees
+        )
+        container.secrets = (*agents, *mounts.env)
+        for warning in warnings:
+            work.told.note(f" ---> [Warning] {warning}\n")
+        work.told.running(container.id)
+        return container
 
 
 @contextlib.contextmanager
-def _script(build: Build, asked: AskedRun) -> Iterator[Object]:
-    """The read-only bind mount of a here-document that is a program."""
-    above, name = build.context.scratch, f"script-{build.number}"
+def _program(work: Work, program: Program) -> Iterator[Object]:
+    """The read-only bind mount of a program that is given as a text."""
+    above, name = work.scratch, f"program-{os.urandom(8).hex()}"
     file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700, dir_fd=above)
     try:
         with open(file, "wb") as sink:
-            sink.write(asked.script.encode("utf-8", "surrogateescape"))
+            sink.write(program.text)
             os.fchmod(sink.fileno(), 0o755)
         source = os.path.join(os.readlink(f"/proc/self/fd/{above}"), name)
-        yield {"Type": "bind", "Source": source, "Target": f"{_PIPES}/{asked.script_name}", "ReadOnly": True}
+        yield {"Type": "bind", "Source": source, "Target": program.path, "ReadOnly": True}
     finally:
         os.unlink(name, dir_fd=above)
 
 
-def _finish(build: Build, container: Container) -> None:
+def _changed(work: Work, root: Snapshot, container: Container) -> Snapshot:
+    """The tree with what the container has changed in it."""
+    with work.keeper.incoming() as blob:
+        new = commit.layer(work.engine, container, work.keeper.session, blob)
+        return root.above(work.keeper.kept(blob, *new, root)) if new else root
+
+
+def _written(work: Work, top: int, below: Snapshot) -> Snapshot:
+    """The tree with what differs in a directory that the command has written to."""
+
+    def differences(root: int) -> Snapshot:
+        with work.keeper.incoming() as blob:
+            new = changes.between(root, top, lambda top, found: commit.unpacked(top, found, work.keeper.session, blob))
+            return below.above(work.keeper.kept(blob, *new, below)) if new else below
+
+    with merged.held(work.engine.images.layer_root, below.layers) as root:
+        return differences(root)
+
+
+def _finish(work: Work, container: Container, codes: tuple[int, ...]) -> None:
     """Run the container to its end. Raises CommandFailed with the command's exit code."""
-    engine = build.engine
+    engine = work.engine
     ours, theirs = socket.socketpair()
     with ours:
         waiter = wait.subscribe(container, "next-exit")
@@ -227,19 +249,19 @@ def _finish(build: Build, container: Container) -> None:
             container.waiting.append((_OUTPUT, theirs))
         announce(engine, container, "attach")
         start.start(engine, container)
-        _relay(build, ours)
-        code, text = waiter.result(build.watch)
-    if code:
+        _relay(work, ours)
+        code, text = waiter.result(work.watch)
+    if code not in codes:
         words = " ".join(container.config["Cmd"] or ())
         message = f"The command '{words}' returned a non-zero code: {code}"
         raise CommandFailed(f"{message}: {text}" if text else message, code, words)
 
 
-def _relay(build: Build, source: socket.socket) -> None:
-    """Send the frames of the container's output to the client until the stream ends."""
+def _relay(work: Work, source: socket.socket) -> None:
+    """Tell the frames of the container's output until the stream ends."""
     waiting = bytearray()
     while True:
-        build.watch(source.fileno())
+        work.watch(source.fileno())
         data = source.recv(_PIECE)
         if not data:
             break
@@ -250,15 +272,15 @@ def _relay(build: Build, source: socket.socket) -> None:
             if len(waiting) - place < FRAME.size + size:
                 break
             place += FRAME.size
-            build.output.command(bytes(waiting[place : place + size]), stream == _ERRORS)
+            work.told.command(bytes(waiting[place : place + size]), stream == _ERRORS)
             place += size
         del waiting[:place]
-    build.output.command_ended()
+    work.told.command_ended()
 
 
-def _remove(build: Build, container: Container) -> None:
-    discard(build.engine, container)
-    build.output.removed(container.id)
+def _remove(work: Work, container: Container) -> None:
+    discard(work.engine, container)
+    work.told.removed(container.id)
 
 
 def discard(engine: ContainerParts, container: Container) -> None:
@@ -268,10 +290,6 @@ def discard(engine: ContainerParts, container: Container) -> None:
     if not engine.containers.using(container.image_id):
         engine.containers.descriptors.pop((container.image_id, container.manifest), None)
     _let_go(engine, container)
-
-
-def _let_stay(build: Build, container: Container) -> None:
-    _let_go(build.engine, container)
 
 
 def _let_go(engine: ContainerParts, container: Container) -> None:

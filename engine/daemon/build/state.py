@@ -5,28 +5,22 @@ shows them so, and the cache needs them. The images are visible at once, and dur
 serves all of them.
 """
 
-import collections
-import contextlib
 import copy
 import time
-from collections.abc import Callable, Iterator
-from typing import NoReturn
 
 from engine.daemon.build.arguments import Arguments
-from engine.daemon.build.graph.snapshot import Part
+from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers.contents.commit import IMAGE_KEYS, Stream
+from engine.daemon.containers.contents.commit import IMAGE_KEYS
 from engine.daemon.images import image as documents
 from engine.daemon.images import making
 from engine.daemon.images import platform as platforms
-from engine.daemon.images.content import Incoming, digest_of
 from engine.daemon.images.image import Image
-from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
-from engine.daemon.tar.writer import END, Chunk
 from engine.dataclass import dataclass, field
-from engine.errors import Invalid, NotFound
+from engine.errors import Invalid
 from engine.kernel.syscalls import boot_id
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -86,37 +80,22 @@ class State:
 
 
 class Maker:
-    """Makes the images of one build; a context manager that makes them durable at its end.
+    """Makes the images of the steps of one build; a context manager that makes them durable at its end.
 
-    session: keeps every layer of the build from removal until its end
+    keeper: keeps the layers and images of the build from removal until its end
     """
 
-    def __init__(self, engine: ContainerParts):
+    def __init__(self, engine: ContainerParts, keeper: Keeper):
         self._store = engine.images
-        self._session = self._store.session()
+        self._keeper = keeper
         self._boot = boot_id()
-        # Id and layers of the image that was made last: the next step most often stands on it.
-        self._last: tuple[str, list[Part]] = ("", [])
         self._made: list[str] = []
-        self._held: list[str] = []
 
     def __enter__(self) -> "Maker":
-        self._session.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self.settle()
-        finally:
-            with self._store.changing:
-                self._store.held.subtract(self._held)
-                self._store.held += collections.Counter()  # this drops the counts that have come to zero
-            self._session.__exit__(None, None, None)
-
-    @property
-    def session(self) -> Session:
-        """The session that the layers of this build are unpacked in."""
-        return self._session
+        self.settle()
 
     def settle(self) -> None:
         """Make durable the images that were made since the last call."""
@@ -126,53 +105,28 @@ class Maker:
 
     def hold(self, image: Image) -> None:
         """Keep the image from every pruning until the build ends."""
-        with self._store.changing:
-            self._store.held[image.id] += 1
-        self._held.append(image.id)
-
-    @contextlib.contextmanager
-    def packed(self, chunks: Iterator[Chunk]) -> Iterator[Part | None]:
-        """The layer of an uncompressed tar; None for an empty one.
-
-        Its blob is kept from removal while the context lasts.
-        """
-        with self._store.content.incoming() as blob:
-            layer, form = making.unpack(self._session, Stream(chunks), blob)
-            with self.kept(blob, layer, form) as part:
-                yield part
-
-    @contextlib.contextmanager
-    def kept(self, blob: Incoming, layer: Layer, form: str) -> Iterator[Part | None]:
-        """An unpacked layer with its blob kept in the store; None for an empty layer."""
-        if layer.diff_id == EMPTY_LAYER:
-            yield None
-            return
-        with self._store.content.pinned([blob.digest]):
-            descriptor = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
-            blob.keep()
-            yield Part(layer, descriptor)
+        self._keeper.hold(image)
 
     def add(self, state: State, created_by: str, part: Part | None, history: Object | None = None) -> Image:
         """Make the image of a step, with the stage's config, and make it the stage's image.
 
         history: the step's entry in another image's history, where the step was taken from that image
         """
-        parts = self.parts(state.image)
-        if part is not None:
-            if len(parts) >= documents.MOST_LAYERS:
-                raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")
-            parts.append(part)
+        below = self.tree(state.image)
+        if part is not None and len(below.parts) >= documents.MOST_LAYERS:
+            raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")
+        tree = below.above(part)
         document = _document(state, created_by, part, history)
-        descriptors = [each.descriptor for each in parts]
-        layers = [each.layer for each in parts]
-        # Both are held at once: a pruning between making and holding would find an image without a name that no build
+        descriptors = [each.descriptor for each in tree.parts]
+        layers = [each.layer for each in tree.parts]
+        # Both are done at once: a pruning between making and holding would find an image without a name that no build
         # holds.
-        with self._store.content.pinned([each["digest"] for each in descriptors]), self._store.changing:
+        with self._store.changing:
             image = making.add_made(
-                self._store, self._session, document, descriptors, layers, [], state.identity, self._boot
+                self._store, self._keeper.session, document, descriptors, layers, [], state.identity, self._boot
             )
             self.hold(image)
-        self._last = image.id, parts
+        self._keeper.know(image, tree)
         self._made.append(image.id)
         self._store.announce("create", image.id, image.id, image)
         state.image = image
@@ -187,33 +141,15 @@ class Maker:
         part = None
         if not history[place].get("empty_layer"):
             filled = sum(1 for step in history[:place] if not step.get("empty_layer"))
-            layers = self.parts(source)
+            layers = self.tree(source).parts
             if filled >= len(layers):
                 raise Invalid(f"the history of {source.id} has more steps with a layer than it has layers")
             part = layers[filled]
         self.add(state, created_by, part, history[place])
 
-    def parts(self, image: Image | None) -> list[Part]:
-        """The layers of an image, kept from removal by the session."""
-        if image is None:
-            return []
-        if self._last[0] == image.id:
-            return list(self._last[1])
-        content = self._store.content
-        manifest = documents.load(content.read(image.manifest, documents.LARGEST_DOCUMENT), "manifest")
-        _, descriptors = documents.manifest_parts(manifest)
-        layers = [self._session.layer(diff_id, _not_there(diff_id)) for diff_id in image.diff_ids]
-        return [Part(*pair) for pair in zip(layers, descriptors, strict=True)]
-
-
-def _not_there(diff_id: str) -> Callable[[], NoReturn]:
-    def refuse() -> NoReturn:
-        raise NotFound(f"the layer {diff_id} of the image is missing")
-
-    return refuse
-
-
-EMPTY_LAYER = digest_of(END)
+    def tree(self, image: Image | None) -> Snapshot:
+        """The files of an image, kept from removal; an empty tree for None."""
+        return Snapshot() if image is None else self._keeper.image(image)
 
 
 def shown_config(config: Object) -> Object:

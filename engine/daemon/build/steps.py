@@ -6,28 +6,45 @@ Runs on the thread that builds. Every step finds in the cache the image that it 
 import copy
 import posixpath
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from engine.daemon.build import run, wording, workdir
+from engine.daemon.build import mounting, run, stepnodes, wording
 from engine.daemon.build.cache import Cache, key_of
+from engine.daemon.build.context import Context
 from engine.daemon.build.copying import fetching, prepare
-from engine.daemon.build.copying.request import Base, Request
-from engine.daemon.build.graph.snapshot import Part
-from engine.daemon.build.state import State, shown_config
+from engine.daemon.build.copying.request import Base
+from engine.daemon.build.graph.node import Input, Node
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.graph.solver import Solver
+from engine.daemon.build.options import Options
+from engine.daemon.build.output import Output
+from engine.daemon.build.pulled import Nothing, Pulled
+from engine.daemon.build.state import Maker, State, shown_config
+from engine.daemon.build.stepnodes import Surroundings
 from engine.daemon.dockerfile import commands, configure, instructions, words
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.parser import Instruction
 from engine.daemon.images.layers import merged
 from engine.daemon.jsontext import Object
+from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass, replace
 from engine.errors import Invalid
 
 
-class Build(run.Build, Protocol):
+class Build(Protocol):
     """The part of `building.Build` that steps need."""
 
+    engine: ContainerParts
+    options: Options
+    context: Context
+    output: Output
+    maker: Maker
     cache: Cache
+    solver: Solver
+
+    def check(self) -> None: ...
+
+    def around(self) -> Surroundings: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +75,12 @@ def take(build: Build, state: State, instruction: Instruction, escape: str) -> N
             _arg(build, state, command)
         case commands.Workdir():
             _workdir(build, state, command)
-        case commands.Copy():
+        case commands.Copy() | commands.Add():
             _copy(build, state, command)
-        case commands.Add():
-            _add(build, state, command)
         case commands.Run():
             _run(build, state, command)
         case _:
             _configure(build, state, command)
-
-
-def _nothing() -> AbstractContextManager[Part | None]:
-    return nullcontext()
 
 
 def _make(
@@ -77,13 +88,14 @@ def _make(
     state: State,
     created_by: str,
     what: dict[str, object],
-    make: Callable[[], AbstractContextManager[Part | None]] = _nothing,
+    node: Callable[[Input], Node] | None = None,
     exact: bool = True,
 ) -> None:
     """Stand on the image that this step makes: the one in the cache, or a new one.
 
     what: all that decides the step's outcome, except for the image below, the config and `created_by`
-    make: makes the step's layer; exact: `created_by` alone says what the layer is made of, as `cachefrom` needs it
+    node: the node that makes the step's files on a tree, None for a step that changes only the config
+    exact: `created_by` alone says what the layer is made of, as `cachefrom` needs it
     """
     config = {**shown_config(state.config), "author": state.author}
     key = key_of(state.identity, str(state.platform), config, {**what, "text": created_by})
@@ -98,9 +110,18 @@ def _make(
         build.output.cached()
         build.maker.take(state, created_by, *trusted)
         return
-    with make() as part:
-        image = build.maker.add(state, created_by, part)
+    part = None
+    if node is not None:
+        below = build.maker.tree(state.image)
+        above = build.solver.snapshot(node(base_of(state)).output())
+        part = above.parts[-1] if len(above.parts) > len(below.parts) else None
+    image = build.maker.add(state, created_by, part)
     build.cache.keep(key, image, created_by)
+
+
+def base_of(state: State) -> Input:
+    """The files that the stage's next step stands on."""
+    return Node(Pulled(state.image, state.identity) if state.image else Nothing()).output()
 
 
 def _configure(build: Build, state: State, command: Command) -> None:
@@ -136,66 +157,30 @@ def _workdir(build: Build, state: State, command: commands.Workdir) -> None:
     state.config = config
     path = posixpath.normpath(config["WorkingDir"])  # the path is cleaned before any link is followed
 
-    def make() -> AbstractContextManager[Part | None]:
-        layer_root = build.engine.images.layer_root
-        absent = merged.within(layer_root, state.layers, lambda root: workdir.missing(root, path))
-        return build.maker.packed(workdir.tar(absent)) if absent else nullcontext()
+    around = build.around()
+
+    def node(base: Input) -> Node:
+        return stepnodes.directory_node(around, base, path, f"WORKDIR {path}")
 
     text = wording.nothing_run(config, wording.of(command, config), gap="")
-    _make(build, state, text, {"kind": "Workdir"}, make)
+    _make(build, state, text, {"kind": "Workdir"}, node)
 
 
-def _copy(build: Build, state: State, command: commands.Copy) -> None:
-    asked = _request(build, state, command)
-    request = replace(asked, keep_owners=bool(command.from_), parents=command.parents)
-    if not command.from_:
-        _place(build, state, command, request, build.context.root)
-        return
-    source = build.source(command.from_)
-    with merged.held(build.engine.images.layer_root, source.layers if source else ()) as root:
-        _place(build, state, command, request, root)
-
-
-def _add(build: Build, state: State, command: commands.Add) -> None:
-    sources = tuple(
-        _fetched(build, each, command.checksum) if fetching.is_url(each) else each for each in command.sources
-    )
-    if command.checksum and not any(isinstance(each, fetching.Fetched) for each in sources):
-        raise Invalid("checksum can't be specified for sources that are not downloaded")
-    request = replace(
-        _request(build, state, command),
-        sources=sources,
-        unpack=command.unpack is not False,
-        unpack_fetched=command.unpack is True,
-    )
-    _place(build, state, command, request, build.context.root)
-
-
-def _fetched(build: Build, url: str, checksum: str) -> fetching.Fetched:
-    found = fetching.fetch(url, checksum, build.context.scratch, build.output.downloading("Downloading"))
-    build.output.downloaded()
-    return found
-
-
-def _request(build: Build, state: State, command: commands.Copy | commands.Add) -> Request:
-    """The part of the request that COPY and ADD have in common."""
-    return Request(
-        sources=command.sources,
-        destination=command.destination,
-        workdir=state.config.get("WorkingDir") or "/",
-        chown=command.chown,
-        chmod=command.chmod,
-        exclude=command.exclude,
-        link=command.link,
-        inline=tuple((file.name, file.data.encode("utf-8", "surrogateescape")) for file in command.heredocs),
-        shown=type(command).__name__.upper(),
-        check=build.check,
-    )
-
-
-def _place(build: Build, state: State, command: commands.Copy | commands.Add, request: Request, root: int) -> None:
+def _copy(build: Build, state: State, command: commands.Copy | commands.Add) -> None:
+    around = build.around()
+    request, urls, checksum = stepnodes.asked_copy(state, command)
+    fetched = {url: _fetched(build, url, checksum) for url in urls}
+    found = tuple(fetched.get(each, each) if isinstance(each, str) else each for each in request.sources)
+    request = replace(request, sources=found, check=build.check)
     base = Base(state.layers, build.engine.images.layer_root, build.context.scratch)
-    prepared = prepare.prepare(root, request, base)
+    source = None
+    if isinstance(command, commands.Copy) and command.from_:
+        source = around.source(command.from_)
+        layers = build.solver.snapshot(source).layers if source is not None else ()
+        with merged.held(build.engine.images.layer_root, layers) as root:
+            prepared = prepare.prepare(root, request, base)
+    else:
+        prepared = prepare.prepare(build.context.root, request, base)
     chown = f"--chown={command.chown} " if command.chown else ""
     text = f"{request.shown} {chown}{prepared.shown} in {command.destination} "
     what = {
@@ -211,10 +196,38 @@ def _place(build: Build, state: State, command: commands.Copy | commands.Add, re
         "unpack": [request.unpack, request.unpack_fetched],
         "keep_owners": request.keep_owners,
     }
-    created_by = wording.nothing_run(state.config, text, gap="")
-    _make(build, state, created_by, what, lambda: build.maker.packed(prepared.tar()))
+
+    def node(tree: Input) -> Node:
+        return stepnodes.copy_node(around, tree, request, text, source, prepared=prepared)
+
+    _make(build, state, wording.nothing_run(state.config, text, gap=""), what, node)
+
+
+def _fetched(build: Build, url: str, checksum: str) -> fetching.Fetched:
+    found = fetching.fetch(url, checksum, build.context.scratch, build.output.downloading("Downloading"))
+    build.output.downloaded()
+    return found
 
 
 def _run(build: Build, state: State, command: commands.Run) -> None:
-    asked = run.asked(build, state, command)
-    _make(build, state, asked.created_by, asked.decides(), lambda: run.run(build, state, asked), asked.exact)
+    if command.security != "sandbox":
+        raise Invalid(
+            f"--security={command.security} is not allowed: this builder gives no more rights than a container's"
+        )
+    around = build.around()
+    asked = stepnodes.asked_run(around, state, command)
+    asked = replace(asked, command=replace(asked.command, volumes=tuple(state.config.get("Volumes") or ())))
+    options = build.options
+    shell = run.Shell(
+        host=options.host, image=state.identity, remove=options.remove, remove_failed=options.force_remove
+    )
+    inputs = [Snapshot(), *(build.solver.snapshot(each) for each in asked.inputs)]
+    layer_root, scratch = build.engine.images.layer_root, build.context.scratch
+    seen = mounting.seen(layer_root, scratch, build.check, inputs, asked.mounts)
+    what: dict[str, object] = {
+        "kind": "RUN",
+        "command": asked.command.decides(),
+        "mounts": [mount.decides() for mount in asked.mounts],
+        "seen": seen,
+    }
+    _make(build, state, asked.shown, what, lambda base: asked.node(base, around, shell, asked.shown), asked.exact)

@@ -1,14 +1,19 @@
-"""WORKDIR: finds the directories that the base image lacks, and packs them as a layer's tar.
+"""WORKDIR: an operation that finds the directories that a tree lacks, and packs them as a layer's tar.
 
-Runs on the thread that builds, or on the one that looks into the base. Nothing is written to the base, and its symbolic
+Runs on a thread that builds, or on the one that looks into the tree. Nothing is written to the tree, and its symbolic
 links are not followed out of it.
 """
 
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from engine.daemon.build.graph.node import chains, digest
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.graph.work import Work
+from engine.daemon.containers.contents.commit import Stream
+from engine.daemon.images.layers import merged
 from engine.daemon.tar.writer import END, Chunk, header
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath
@@ -17,6 +22,33 @@ _MODE = stat.S_IFDIR | 0o755
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = _PLACE | os.O_DIRECTORY
 _MOST_LINKS = 40
+
+
+class MakingDirectory:
+    """An operation that makes a directory and those above it in a tree, as far as the tree lacks them.
+
+    path: absolute and clean; symbolic links of the tree on the way are followed inside it
+    """
+
+    kind = "regular"
+
+    def __init__(self, path: str, title: str) -> None:
+        self.title = title
+        self._path = path
+
+    def key(self) -> str:
+        """The path."""
+        return digest("directory", self._path)
+
+    def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
+        """The path in the tree."""
+        return digest("directory", self._path, chains(inputs))
+
+    def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+        """The tree with the directory; the same tree where it has it. Raises Invalid for something else in the way."""
+        tree = inputs[0]
+        absent = merged.within(work.engine.images.layer_root, tree.layers, lambda root: missing(root, self._path))
+        return (tree.above(work.keeper.packed(Stream(tar(absent)), tree) if absent else None),)
 
 
 def missing(root: int, path: str) -> tuple[str, ...]:

@@ -158,6 +158,7 @@ class Container:
     layers: the directories of the image's layers, relative to the layer root, lowest first
     mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec`
     log_asked: whether the client has named a log driver
+    secrets: variables (`NAME=value`) that its process gets and that nothing else shows or keeps, for a step of a build
     process_label, file_label: its SELinux labels (see `security.labels`); empty for none
     manifest: digest of the manifest of the image's platform that it runs; empty without an image
     settling: the end of a run is known, and what only a running container has is still being taken away; under
@@ -197,6 +198,7 @@ class Container:
     mounts: tuple[MountPoint, ...] = ()
     log_asked: bool = True
     manifest: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     process_label: str = ""
     file_label: str = ""
     state: State = field(default_factory=State)

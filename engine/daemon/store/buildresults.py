@@ -125,6 +125,11 @@ def results(connection: sqlite3.Connection) -> list[ResultRow]:
     return [_row(row) for row in connection.execute(f"{_EVERY} WHERE held ORDER BY used_ns DESC, key")]
 
 
+def offered(connection: sqlite3.Connection) -> list[str]:
+    """Keys of the results that are not held."""
+    return [row[0] for row in connection.execute("SELECT key FROM build_results WHERE NOT held")]
+
+
 def parents(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     """(key of a result, key of one below it) of all results."""
     return [

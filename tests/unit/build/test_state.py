@@ -1,5 +1,6 @@
 """The images that steps make: their documents, what holds them, and when they are durable."""
 
+import contextlib
 import re
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,10 @@ import pytest
 
 from engine.daemon.build import workdir
 from engine.daemon.build.arguments import Arguments
-from engine.daemon.build.state import EMPTY_LAYER, Maker, State
+from engine.daemon.build.graph.keeper import EMPTY_LAYER, Keeper
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.state import Maker, State
+from engine.daemon.containers.contents.commit import Stream
 from engine.daemon.images import image as documents
 from engine.daemon.images import making, platform
 from engine.daemon.images.catalogue import Catalogue
@@ -43,15 +47,23 @@ def unsettled(store: Catalogue) -> list[str]:
         return builds.all_unsettled(connection)
 
 
+@contextlib.contextmanager
+def building(store: Catalogue) -> Iterator[Maker]:
+    """A build's maker of images."""
+    with Keeper(store) as keeper, Maker(Parts(images=store), keeper) as maker:
+        maker.keeper = keeper
+        yield maker
+
+
 def step(maker: Maker, stage: State, name: str) -> None:
     """A step with a directory as its layer."""
-    with maker.packed(workdir.tar((name,))) as part:
-        maker.add(stage, f"make {name}", part)
+    part = maker.keeper.packed(Stream(workdir.tar((name,))), maker.tree(stage.image))
+    maker.add(stage, f"make {name}", part)
 
 
 def test_each_step_stands_on_the_one_before(store: Catalogue) -> None:
     stage = state(author="me")
-    with Maker(Parts(images=store)) as maker:
+    with building(store) as maker:
         step(maker, stage, "a")
         first = stage.image
         stage.config = {"Env": ["A=1"], "Cmd": [], "Labels": {}}
@@ -66,14 +78,14 @@ def test_each_step_stands_on_the_one_before(store: Catalogue) -> None:
 
 
 def test_a_layer_with_nothing_in_it_is_none(store: Catalogue) -> None:
-    with Maker(Parts(images=store)) as maker, maker.packed(iter((END,))) as part:
-        assert part is None
+    with Keeper(store) as keeper:
+        assert keeper.packed(Stream(iter((END,))), Snapshot()) is None
     assert EMPTY_LAYER.startswith("sha256:5f70bf18a086")
 
 
 def test_images_are_durable_and_let_go_of_at_the_builds_end(store: Catalogue) -> None:
     stage = state()
-    with Maker(Parts(images=store)) as maker:
+    with building(store) as maker:
         step(maker, stage, "a")
         step(maker, stage, "b")
         assert len(unsettled(store)) == 2 and store.held[stage.identity] == 1
@@ -82,7 +94,7 @@ def test_images_are_durable_and_let_go_of_at_the_builds_end(store: Catalogue) ->
 
 def test_a_build_that_fails_settles_what_it_made(store: Catalogue) -> None:
     stage = state()
-    with pytest.raises(Invalid), Maker(Parts(images=store)) as maker:
+    with pytest.raises(Invalid), building(store) as maker:
         step(maker, stage, "a")
         raise Invalid("a later step")
     assert unsettled(store) == [] and store.find(stage.identity)
@@ -91,7 +103,7 @@ def test_a_build_that_fails_settles_what_it_made(store: Catalogue) -> None:
 def test_no_image_has_more_layers_than_an_overlay_takes(store: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "MOST_LAYERS", 2)
     stage = state()
-    with Maker(Parts(images=store)) as maker:
+    with building(store) as maker:
         step(maker, stage, "a")
         step(maker, stage, "b")
         with pytest.raises(Invalid, match="max depth exceeded: 2 layers are allowed"):
@@ -101,7 +113,7 @@ def test_no_image_has_more_layers_than_an_overlay_takes(store: Catalogue, monkey
 
 def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: Catalogue) -> None:
     source = state()
-    with Maker(Parts(images=store)) as maker:
+    with building(store) as maker:
         step(maker, source, "a")
         base = source.image
         step(maker, source, "b")
@@ -114,7 +126,7 @@ def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: C
 
 @pytest.mark.parametrize("created", [5, {"a": 1}, None])
 def test_a_moment_of_a_strangers_history_that_is_no_text_is_none(store: Catalogue, created: object) -> None:
-    with Maker(Parts(images=store)) as maker:
+    with building(store) as maker:
         source = image(id="x", config={"history": [{"created": created, "empty_layer": True}]})
         stage = state()
         maker.take(stage, "x", source, 0)
@@ -123,7 +135,7 @@ def test_a_moment_of_a_strangers_history_that_is_no_text_is_none(store: Catalogu
 
 def test_a_history_that_promises_a_layer_too_many_is_refused(store: Catalogue) -> None:
     source = state()
-    with Maker(Parts(images=store)) as maker:
+    with building(store) as maker:
         step(maker, source, "a")
         lying = replace(source.image, config={**source.image.config, "history": [{}, {}]})
         with pytest.raises(Invalid, match="more steps with a layer than it has layers"):
@@ -156,7 +168,7 @@ def test_a_pruning_finds_no_image_of_a_build_that_nobody_holds(
         return made
 
     monkeypatch.setattr(making, "add_made", pruned)
-    with Maker(Parts(images=store)) as maker:
+    with building(store) as maker:
         stage = state()
         maker.add(stage, "env", None)
         for thread in threads:

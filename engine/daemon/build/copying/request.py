@@ -3,10 +3,12 @@
 Pure.
 """
 
+import hashlib
 from collections.abc import Callable
 
 from engine.daemon.build.copying.fetching import Fetched
-from engine.dataclass import dataclass, field
+from engine.daemon.build.graph.node import Value
+from engine.dataclass import dataclass, field, replace
 
 
 def _never() -> None:
@@ -39,6 +41,32 @@ class Request:
     inline: tuple[tuple[str, bytes], ...] = ()
     shown: str = "COPY"
     check: Callable[[], None] = field(default=_never, compare=False)
+
+    @property
+    def sources_named(self) -> list[str]:
+        """The sources as the instruction has them, a fetched one by its URL."""
+        return [each if isinstance(each, str) else each.url for each in self.sources]
+
+    def decides(self) -> list[Value]:
+        """All of it that decides what is made of given files."""
+        return [
+            self.sources_named,
+            self.destination,
+            self.workdir,
+            self.chown,
+            self.chmod,
+            self.exclude,
+            self.parents,
+            self.link,
+            self.unpack,
+            self.unpack_fetched,
+            self.keep_owners,
+            [[name, hashlib.sha256(data).hexdigest()] for name, data in self.inline],
+        ]
+
+    def checked(self, check: Callable[[], None]) -> "Request":
+        """The same request, which `check` may end."""
+        return replace(self, check=check)
 
 
 @dataclass(frozen=True, slots=True)

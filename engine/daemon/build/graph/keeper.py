@@ -103,6 +103,11 @@ class Keeper:
             self._images[image.manifest] = found
         return found
 
+    def know(self, image: Image, tree: Snapshot) -> None:
+        """The build has made this image of this tree, and holds it."""
+        with self._lock:
+            self._images[image.manifest] = tree
+
     def part(self, diff_id: str, descriptor: Object) -> Part | None:
         """A layer of the store with its blob, both pinned; None where either has gone."""
         self._pin([descriptor["digest"]])

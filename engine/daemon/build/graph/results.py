@@ -28,7 +28,8 @@ class Result:
 class Results:
     """The cache as one build sees it; its threads may call it at once.
 
-    held: what the build makes or uses is held until the cache is pruned, or else only as long as an image has it
+    held: what the build makes or uses is held until the cache is pruned. The classic builder has a cache of images
+    instead: what it makes is no more than an offer to the other door, as long as an image has it.
     """
 
     def __init__(self, database: Database, keeper: Keeper, held: bool) -> None:
@@ -38,12 +39,15 @@ class Results:
         self._used: dict[str, None] = {}
         self._made: dict[str, None] = {}
 
-    def find(self, identity: str) -> Result | None:
-        """What a step of this identity has made, pinned for the build; None where there is none any more."""
+    def find(self, identity: str, now: bool = False) -> Result | None:
+        """What a step of this identity has made, pinned for the build; None where there is none any more.
+
+        now: it was made by another build at this moment, so whoever keeps it may have it
+        """
         with self._database.reading() as connection:
             row = table.result(connection, identity)
             rows = table.parts(connection, identity) if row is not None else []
-        if row is None:
+        if row is None or not (row.held or self._held or now):
             return None
         outputs: list[list[Part]] = [[] for _ in range(row.outputs)]
         for output, diff_id, _number, media_type, digest, size in rows:

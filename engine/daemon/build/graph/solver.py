@@ -94,7 +94,7 @@ class Build:
     caller: Caller
     teller: Teller
     giver: Giver | None = None
-    allowed: frozenset[str] = frozenset()
+    allowed: frozenset[str] | None = frozenset()
     most: int = 1
 
 
@@ -282,8 +282,9 @@ class _Run:
         if node.fresh:
             return self._make(node, work, inputs, identity)
         results = self._build.results
+        now = False
         while True:
-            found = results.find(identity)
+            found = results.find(identity, now)
             if found is not None:
                 told.cached()
                 return Solved(found.outputs, identity, found.created_ns)
@@ -291,6 +292,7 @@ class _Run:
             if not ours:
                 with self._waiting():
                     making.follow(told, work.check)
+                now = True
                 continue
             try:
                 # Another build may have made it between the look and the claim.

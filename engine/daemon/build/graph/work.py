@@ -44,7 +44,8 @@ class Work:
     directory for intermediate files
     watch: sleeps until a descriptor is readable; it and check raise once nobody waits, or another node has failed
     waiting: a context in which the node waits for somebody else (a client, a server) and needs no processor
-    giver: gives secrets and agents, None for a client that cannot; allowed: entitlements of the build
+    giver: gives secrets and agents, None for a client that cannot
+    allowed: entitlements of the build, None where it needs none
     """
 
     engine: ContainerParts
@@ -55,4 +56,4 @@ class Work:
     check: Callable[[], None]
     waiting: Callable[[], AbstractContextManager[None]]
     giver: Giver | None = None
-    allowed: frozenset[str] = frozenset()
+    allowed: frozenset[str] | None = frozenset()

@@ -92,6 +92,16 @@ def compare(engine: ContentParts, container: Container, use: Callable[[int, Iter
         _check_there(container)
 
 
+def between(below: int, top: int, use: Callable[[int, Iterator[Change]], T]) -> T:
+    """Return `use(top, changes)` for the differences of two whole trees. Raises SystemFailure.
+
+    below, top: descriptors of the roots of the tree as it was, and as it is
+    """
+    lower = _Plain(os.open(".", _DIRECTORY, dir_fd=below))
+    with contextlib.closing(_walk(os.open(".", _DIRECTORY, dir_fd=top), lower, False, True, frozenset())) as found:
+        return use(top, found)
+
+
 def _check_there(container: Container) -> None:
     # The remove verb sets `removed` before it deletes the container's first file.
     if container.removed:
@@ -227,12 +237,15 @@ class _Level:
             self.lower.close()
 
 
-def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Generator[Change, None, None]:
+def _walk(
+    upper: int, lower: _Lower | None, overlay: bool, whole: bool, own: frozenset[str] = _ENGINES_OWN
+) -> Generator[Change, None, None]:
     """The changes below a directory, whose descriptor and whose side of the image are closed at the end.
 
     This is one loop over a list of levels, not a generator within a generator: each generator takes a part of the
     thread's stack, and a program in the container decides how deep its directories go.
     overlay: whiteouts and opaque directories are obeyed; whole: as in `_Level`
+    own: paths that are no change while they are bare
     """
     levels = [_Level(upper, lower, "", whole, False)]
     try:
@@ -250,7 +263,7 @@ def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Gener
             if found is None or (overlay and _is_whiteout(found)):
                 kind = DELETED if before is not None and (level.whole or found is not None) else None
             else:
-                kind = _kind(level, name, shown, before, found, overlay)
+                kind = _kind(level, name, shown, before, found, overlay, own)
                 if stat.S_ISDIR(found.st_mode):
                     inner = _entered(level, name, shown, before, overlay, kind is None)
                     if inner is None:  # taken away meanwhile
@@ -272,11 +285,17 @@ def _walk(upper: int, lower: _Lower | None, overlay: bool, whole: bool) -> Gener
 
 
 def _kind(
-    level: _Level, name: str, shown: str, before: os.stat_result | None, found: os.stat_result, overlay: bool
+    level: _Level,
+    name: str,
+    shown: str,
+    before: os.stat_result | None,
+    found: os.stat_result,
+    overlay: bool,
+    own: frozenset[str],
 ) -> int | None:
     """The kind of change of a path that exists; None where it has not changed."""
     if before is None or level.lower is None:
-        return None if shown in _ENGINES_OWN and _is_bare_place(found) else ADDED
+        return None if shown in own and _is_bare_place(found) else ADDED
     if _differ(before, found) or (
         stat.S_ISREG(found.st_mode)
         and _file_differs(level.lower.place(name), level.upper, name, _looks_doubtful(before, found, overlay))

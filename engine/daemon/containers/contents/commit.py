@@ -170,10 +170,15 @@ def layer(engine: ContentParts, container: Container, session: Session, blob: In
     """
 
     def made(top: int, found: Iterator[Change]) -> tuple[Layer, str] | None:
-        first = next(found, None)
-        return None if first is None else making.unpack(session, Stream(_packed(top, first, found)), blob)
+        return unpacked(top, found, session, blob)
 
     return changes.compare(engine, container, made)
+
+
+def unpacked(top: int, found: Iterator[Change], session: Session, blob: Incoming) -> tuple[Layer, str] | None:
+    """The layer of these changes, and its blob's compression; None where there are none. top: see `changes.compare`"""
+    first = next(found, None)
+    return None if first is None else making.unpack(session, Stream(_packed(top, first, found)), blob)
 
 
 def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]:

@@ -6,7 +6,8 @@ It mounts nothing: `mounts.preparing` makes what a start needs.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from engine.daemon.containers import paths
 from engine.daemon.containers.mounts import requests
@@ -34,12 +35,18 @@ _RELABELLED = "z"
 _ETC = {"HostnamePath": "/etc/hostname", "HostsPath": "/etc/hosts", "ResolvConfPath": "/etc/resolv.conf"}
 
 
-def resolve(engine: MountParts, container: Container, make_root: Callable[[], None]) -> None:
+def resolve(
+    engine: MountParts,
+    container: Container,
+    make_root: Callable[[], None],
+    trees: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> None:
     """Set `container.mounts` from the request, making and filling volumes, in dockerd's order.
 
     The container's name is reserved, and the container is not visible yet. make_root: makes the container's root where
-    the storage is `copy`. The caller calls `release` when the creation fails. Raises what `requests` raises, NotFound
-    for an image or driver, SystemFailure when the disk fails.
+    the storage is `copy`; trees: layers of those sources of `image` mounts that are no images. The caller calls
+    `release` when the creation fails. Raises what `requests` raises, NotFound for an image or driver, SystemFailure
+    when the disk fails.
     """
     points: dict[str, MountPoint] = {}
     host_config = container.host_config
@@ -49,9 +56,9 @@ def resolve(engine: MountParts, container: Container, make_root: Callable[[], No
         _inherit(engine, container, text, points)
     driver = host_config["VolumeDriver"]
     for bind in host_config["Binds"] or ():
-        _add(engine, container, requests.parse_bind(bind, driver), points)
+        _add(engine, container, requests.parse_bind(bind, driver), points, trees)
     for mount in host_config["Mounts"] or ():
-        _add(engine, container, requests.parse_mount(mount), points)
+        _add(engine, container, requests.parse_mount(mount), points, trees)
     for target in container.config["Volumes"] or ():
         _add_anonymous(engine, container, target, points)
     _fill_volumes(engine, container, points, make_root)
@@ -83,7 +90,13 @@ def _inherit(engine: MountParts, container: Container, text: str, points: dict[s
         _keep(container, points, point)
 
 
-def _add(engine: MountParts, container: Container, point: MountPoint, points: dict[str, MountPoint]) -> None:
+def _add(
+    engine: MountParts,
+    container: Container,
+    point: MountPoint,
+    points: dict[str, MountPoint],
+    trees: Mapping[str, tuple[str, ...]],
+) -> None:
     """Add one entry of Binds or Mounts; it replaces a mount point with the same path (by VolumesFrom)."""
     spec = point["Spec"]
     former = points.get(point["Destination"])
@@ -93,6 +106,8 @@ def _add(engine: MountParts, container: Container, point: MountPoint, points: di
         )
         point["Name"], point["Driver"], point["Source"] = volume.name, volume.driver, volume.path
         point["Mode"] = point["Mode"] or _RELABELLED
+    elif point["Type"] == "image" and point["Name"] in trees:
+        spec["Image"], spec["Layers"] = point["Name"], list(trees[point["Name"]])
     elif point["Type"] == "image":
         image = engine.images.find(point["Name"])
         spec["Image"], spec["Layers"] = image.id, list(image.layers)

@@ -71,7 +71,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         root=_root(engine, container, where),
         namespaces=namespaces.own,
         argv=dockerinit.command(container.path, container.args) if init else (container.path, *container.args),
-        env=environment(config, config["Hostname"], config["Tty"]),
+        env=environment(config, config["Hostname"], config["Tty"], container.secrets),
         cwd=config["WorkingDir"] or "/",
         user=config["User"],
         hostname=config["Hostname"],

@@ -9,7 +9,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from engine.daemon.containers import config as settings
 from engine.daemon.containers import files, naming, paths, unbuilt, validate
@@ -27,6 +27,7 @@ from engine.daemon.network.record import BUILTIN
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
+from engine.dataclass import dataclass
 from engine.errors import SystemFailure
 from engine.late import TYPE_CHECKING, late
 
@@ -43,6 +44,18 @@ else:
 _SHORT = 12
 
 
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Trees of files that are no images, which the caller keeps until the container is removed.
+
+    layers: directories of those that the container stands on, lowest first
+    shown: those of each mount of the type `image`, by the source of the mount
+    """
+
+    layers: tuple[str, ...]
+    shown: Mapping[str, tuple[str, ...]]
+
+
 def create(
     engine: ContainerParts,
     name: str | None,
@@ -51,6 +64,7 @@ def create(
     *,
     lasting: bool = True,
     beside: Callable[[sqlite3.Connection, str], None] | None = None,
+    trees: Trees | None = None,
 ) -> tuple[Container, list[str]]:
     """Make a container and return it with the warnings of create.
 
@@ -59,6 +73,7 @@ def create(
     lasting: False for a container that need not outlive a loss of power
     beside: writes further rows in the transaction of the record; it is called with the connection and the container's
         id
+    trees: what it stands on and shows in place of images
 
     Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt for what this engine lacks, SystemFailure
     when the disk fails.
@@ -98,7 +113,7 @@ def create(
         networking=networking,
         path=path,
         args=arguments,
-        layers=tuple(image.layers) if image else (),
+        layers=trees.layers if trees else tuple(image.layers) if image else (),
         log_asked=log_asked,
         manifest=image.manifest if image else "",
     )
@@ -111,8 +126,9 @@ def create(
         unbuilt.refuse(host_config)
         if host_config["Links"]:
             _link(engine, container, host_config["Links"])
-        _mount(engine, container)
-        _keep(engine, container, _descriptor(engine, image) if image else None, lasting, beside)
+        shown = trees.shown if trees else {}
+        _mount(engine, container, shown)
+        _keep(engine, container, _descriptor(engine, image) if image else None, lasting, beside, shown)
     except BaseException:
         points.release(engine, container, volumes=True)
         engine.containers.release(container)
@@ -142,7 +158,7 @@ def _new_id() -> str:
             return made
 
 
-def _mount(engine: ContainerParts, container: Container) -> None:
+def _mount(engine: ContainerParts, container: Container, shown: Mapping[str, tuple[str, ...]]) -> None:
     """Resolve the container's mount points; its volumes exist from here on."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
 
@@ -151,7 +167,7 @@ def _mount(engine: ContainerParts, container: Container) -> None:
         specify.make_root(engine, container, where)
 
     try:
-        points.resolve(engine, container, make_root)
+        points.resolve(engine, container, make_root, shown)
     except BaseException:
         _forget(where)
         raise
@@ -163,9 +179,10 @@ def _keep(
     descriptor: Object | None,
     lasting: bool,
     beside: Callable[[sqlite3.Connection, str], None] | None,
+    shown: Mapping[str, tuple[str, ...]],
 ) -> None:
     """Write the files, then the record: a crash in between leaves files that `files.sweep` finds, and no record."""
-    used = points.images_of(container)
+    used = [each for each in points.images_of(container) if each[0] not in shown]
     for image_id, layers in [(container.image_id, container.layers), *used] if container.image_id else used:
         # A removal that began before the name was reserved may have taken the image. A removal that begins now sees
         # that this container holds it. This is never done within a transaction: the images' lock comes before the

@@ -85,7 +85,7 @@ class Known:
         self.kept: dict[str, Result] = {}
         self.parents: dict[str, list[str]] = {}
 
-    def find(self, identity: str) -> Result | None:
+    def find(self, identity: str, now: bool = False) -> Result | None:
         """What was kept."""
         return self.kept.get(identity)
 

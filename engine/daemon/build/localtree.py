@@ -1,0 +1,56 @@
+"""A directory on the host that a build reads, such as its context: what names it, and its contents as a snapshot.
+
+The directory belongs to the build, and changes only between builds. Most operations read it in place: they have a
+`Local` where others have an input. `LocalTree` is for those that need a tree.
+"""
+
+from collections.abc import Sequence
+
+from engine.daemon.build.copying import packing, prepare
+from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.graph.node import digest
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.graph.work import Work
+from engine.daemon.containers.contents.commit import Stream
+from engine.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A directory. root: its descriptor, open until the build ends; id: names it among those of all builds"""
+
+    root: int
+    id: str
+
+
+class LocalTree:
+    """An operation without inputs that makes a snapshot of a directory.
+
+    owners: files keep their owners, or else all are root's; select: paths and patterns of what is taken
+    """
+
+    kind = "source.local"
+
+    def __init__(self, local: Local, title: str, select: tuple[str, ...] = (".",), owners: bool = False) -> None:
+        self.title = title
+        self._local = local
+        self._request = Request(select, "/", keep_owners=owners, parents=select != (".",), shown="source")
+
+    def key(self) -> str:
+        """Which directory it is, and what of it."""
+        return digest("local", self._local.id, self._request.sources_named, self._request.keep_owners)
+
+    def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
+        """The contents."""
+        return digest("local", self._prepared(work).digest)
+
+    def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+        """The directory's files as one layer. Raises EngineErrors."""
+        request = self._request.checked(work.check)
+        base = Base((), work.engine.images.layer_root, work.scratch)
+        chunks = packing.chunks(self._local.root, request, base)
+        return (Snapshot().above(work.keeper.packed(Stream(chunks), Snapshot())),)
+
+    def _prepared(self, work: Work) -> prepare.Prepared:
+        base = Base((), work.engine.images.layer_root, work.scratch)
+        return prepare.prepare(self._local.root, self._request.checked(work.check), base)

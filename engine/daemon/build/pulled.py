@@ -1,0 +1,49 @@
+"""An image of the store as the source of a build's files.
+
+The image itself is found or pulled before (see `bases`), as its config decides what the graph looks like.
+"""
+
+from collections.abc import Sequence
+
+from engine.daemon.build.graph.node import digest
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.graph.work import Work
+from engine.daemon.images.image import Image
+
+
+class Pulled:
+    """An operation without inputs: the files of an image."""
+
+    kind = "regular"
+
+    def __init__(self, image: Image, title: str) -> None:
+        self.title = title
+        self._image = image
+
+    def key(self) -> str:
+        """The layers of the image, as nothing else of it is taken."""
+        return digest("image", self._image.diff_ids)
+
+    def identity(self, work: Work, inputs: Sequence[Snapshot]) -> None:
+        """None: the store keeps images."""
+
+    def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+        """The image's layers, which the build keeps. Raises NotFound where they were removed meanwhile."""
+        return (work.keeper.image(self._image),)
+
+
+class Nothing:
+    """An operation without inputs: a tree without files, as FROM scratch begins with."""
+
+    kind, title = "regular", "scratch"
+
+    def key(self) -> str:
+        """There is one such tree."""
+        return digest("scratch")
+
+    def identity(self, work: Work, inputs: Sequence[Snapshot]) -> None:
+        """None: there is nothing to keep."""
+
+    def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+        """The empty tree."""
+        return (Snapshot(),)

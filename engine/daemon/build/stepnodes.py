@@ -1,0 +1,213 @@
+"""Turns the instructions of a Dockerfile that make files (RUN, COPY, ADD, WORKDIR) into nodes of the graph.
+
+Pure but for what a caller's `Surroundings` does. Both doors use it: the words of their histories differ, not what is
+made.
+"""
+
+import posixpath
+from collections.abc import Callable
+
+from engine.daemon.build import wording
+from engine.daemon.build.copies import Copying
+from engine.daemon.build.copying import fetching
+from engine.daemon.build.copying.prepare import Prepared
+from engine.daemon.build.copying.request import Request
+from engine.daemon.build.graph.node import Input, Node
+from engine.daemon.build.localtree import Local
+from engine.daemon.build.mounting import Mount
+from engine.daemon.build.run import Command, Program, Running, Shell
+from engine.daemon.build.state import State
+from engine.daemon.build.workdir import MakingDirectory
+from engine.daemon.dockerfile import commands
+from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass, replace
+from engine.errors import Invalid
+
+# BuildKit's directory for a here-document that is a program.
+_PIPES = "/dev/pipes"
+_SECRETS, _SOCKET = "/run/secrets", "/run/buildkit/ssh_agent"
+_NETWORKS = {"sandbox": "default"}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the nodes of a build's steps have in common.
+
+    context: the directory of the build's context; source: the tree that a `--from` names, None for an empty one; raises
+    what finding it raises
+    host: the part of HostConfig that every container gets; fresh: nothing is taken from the cache
+    """
+
+    context: Local
+    source: Callable[[str], Input | None]
+    host: Object
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRun:
+    """A RUN with its words and mounts resolved. shown: the command as history shows it, with the build's arguments
+
+    exact: whether that line alone says all that decides the outcome
+    """
+
+    command: Command
+    mounts: tuple[Mount, ...]
+    inputs: tuple[Input, ...]
+    shown: str
+    exact: bool
+
+    def node(self, base: Input, around: Surroundings, shell: Shell, title: str) -> Node:
+        """The node that runs it on a tree."""
+        return Node(Running(self.command, title, self.mounts, shell), (base, *self.inputs), title, around.fresh)
+
+
+def asked_run(around: Surroundings, state: State, command: commands.Run) -> AskedRun:
+    """A RUN with its words and mounts resolved. Raises Invalid for what cannot be, and what `source` raises."""
+    argv, program = _argv(state, command)
+    own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
+    arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}
+    shown = sorted(state.arguments.shown(arguments))
+    words = [f"|{len(shown)}", *(f"{name}={arguments[name]}" for name in shown), *argv] if arguments else argv
+    network = command.network if command.network != "default" else around.host.get("NetworkMode", "default")
+    inputs: list[Input] = []
+    mounts = tuple(_mount(around, state, mount, inputs) for mount in command.mounts)
+    env = (*(state.config.get("Env") or ()), *(f"{name}={arguments[name]}" for name in sorted(arguments)))
+    asked = Command(
+        argv=argv,
+        env=env,
+        unknown=frozenset(arguments) - frozenset(shown),
+        workdir=state.config.get("WorkingDir") or "/",
+        user=state.config.get("User") or "",
+        network=_NETWORKS.get(network, network),
+        hosts=tuple(around.host.get("ExtraHosts") or ()),
+        security=command.security,
+        program=program,
+    )
+    return AskedRun(asked, mounts, tuple(inputs), " ".join(words), not mounts and program is None)
+
+
+def _argv(state: State, command: commands.Run) -> tuple[tuple[str, ...], Program | None]:
+    """The argv to run, and the here-document if that is the program."""
+    if command.argv is not None:
+        return command.argv, None
+    if command.script is not None:
+        name = command.script.name
+        if "/" in name or name in ("", ".", ".."):
+            raise Invalid(f"a here-document that is run cannot be called {name}")
+        path = f"{_PIPES}/{name}"
+        return (path,), Program(path=path, text=command.script.data.encode("utf-8", "surrogateescape"))
+    return (*(state.config.get("Shell") or wording.SHELL), command.shell or ""), None
+
+
+# Mounts
+
+
+def _mount(around: Surroundings, state: State, mount: commands.Mount, inputs: list[Input]) -> Mount:
+    """The mount with its source found, which is added to the inputs. Raises Invalid."""
+    id = _id_of(mount)
+    target = _target(state, mount, id)
+    common = Mount(
+        type=mount.type,
+        target=target,
+        selector=mount.source,
+        readonly=mount.readonly,
+        id=id,
+        sharing=mount.sharing or "shared",
+        uid=mount.uid or 0,
+        gid=mount.gid or 0,
+        mode=mount.mode,
+        size=mount.size or 0,
+        required=mount.required,
+        env=mount.env or "",
+    )
+    if mount.type not in ("bind", "cache"):
+        return common
+    if not mount.from_:
+        return replace(common, local=around.context) if mount.type == "bind" else replace(common, selector="")
+    tree = around.source(mount.from_)
+    if tree is None:
+        if mount.type == "cache":  # FROM scratch is empty, and so is a new cache
+            return replace(common, selector="")
+        raise Invalid(f"nothing can be mounted from {mount.from_}: it is empty")
+    inputs.append(tree)
+    return replace(common, source=len(inputs))
+
+
+def _id_of(mount: commands.Mount) -> str:
+    """The name of what is mounted: for its client, or among caches, where an empty one is the target."""
+    if mount.type == "secret":
+        return mount.id or posixpath.basename(mount.source or mount.target) or mount.env or "default"
+    return mount.id or ("default" if mount.type == "ssh" else "")
+
+
+def _target(state: State, mount: commands.Mount, id: str) -> str:
+    """Where the command finds it; empty for a secret that is a variable alone. Raises Invalid."""
+    wanted = mount.target
+    if mount.type == "secret" and not wanted:
+        if mount.env is not None:
+            return ""
+        wanted = f"{_SECRETS}/{id}"
+    if mount.type == "ssh" and not wanted:
+        wanted = f"{_SOCKET}.0"
+    if not wanted:
+        raise Invalid(f"invalid mount type {mount.type}: target is required")
+    target = posixpath.normpath(posixpath.join(state.config.get("WorkingDir") or "/", wanted))
+    target = "/" + target.lstrip("/")
+    if target == "/":
+        raise Invalid(f"invalid mount target {mount.target}: it is the root")
+    return target
+
+
+# COPY and ADD
+
+
+def asked_copy(state: State, command: commands.Copy | commands.Add) -> tuple[Request, tuple[str, ...], str]:
+    """The request of a COPY or an ADD, the URLs among its sources, and the checksum of what is fetched."""
+    urls: tuple[str, ...] = ()
+    checksum = ""
+    if isinstance(command, commands.Add):
+        urls = tuple(each for each in command.sources if fetching.is_url(each))
+        checksum = command.checksum
+        if checksum and not urls:
+            raise Invalid("checksum can't be specified for sources that are not downloaded")
+    return (
+        Request(
+            sources=command.sources,
+            destination=command.destination,
+            workdir=state.config.get("WorkingDir") or "/",
+            chown=command.chown,
+            chmod=command.chmod,
+            exclude=command.exclude,
+            link=command.link,
+            inline=tuple((file.name, file.data.encode("utf-8", "surrogateescape")) for file in command.heredocs),
+            shown=type(command).__name__.upper(),
+            keep_owners=isinstance(command, commands.Copy) and bool(command.from_),
+            parents=isinstance(command, commands.Copy) and command.parents,
+            unpack=isinstance(command, commands.Add) and command.unpack is not False,
+            unpack_fetched=isinstance(command, commands.Add) and command.unpack is True,
+        ),
+        urls,
+        checksum,
+    )
+
+
+def copy_node(
+    around: Surroundings,
+    base: Input,
+    request: Request,
+    title: str,
+    source: Input | None = None,
+    urls: tuple[str, ...] = (),
+    checksum: str = "",
+    prepared: Prepared | None = None,
+) -> Node:
+    """The node of a COPY or an ADD. source: the tree that is copied from, None for the context"""
+    local = None if request.keep_owners else around.context
+    inputs = (base,) if source is None else (base, source)
+    return Node(Copying(request, title, local, urls, checksum, prepared), inputs, title, around.fresh)
+
+
+def directory_node(around: Surroundings, base: Input, path: str, title: str) -> Node:
+    """The node of a WORKDIR."""
+    return Node(MakingDirectory(path, title), (base,), title, around.fresh)
