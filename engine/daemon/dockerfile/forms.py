@@ -33,10 +33,14 @@ _PAIR_WORDS = {
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments as written, and whether they were written as a JSON list (exec form)."""
+    """The arguments as written, and whether they were written as a JSON list (exec form).
+
+    spaced: they are one pair in the old form, `name value`
+    """
 
     values: tuple[str, ...] = ()
     exec_form: bool = False
+    spaced: bool = False
 
 
 Form = Callable[[str, str], Arguments]
@@ -132,7 +136,7 @@ def _pairs(keyword: str, text: str, escape: str) -> Arguments:
         name, *rest = _BLANK.split(text, maxsplit=1)
         if not rest:
             raise Invalid(f"{keyword} must have two arguments")
-        return Arguments((name, rest[0]))
+        return Arguments((name, rest[0]), spaced=True)
     values: list[str] = []
     for word in words:
         name, equals, value = word.partition("=")

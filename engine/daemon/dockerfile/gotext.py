@@ -14,6 +14,8 @@ SPACE = (
 """What Go calls space; Python counts four control characters more."""
 
 _LONGEST_SHOWN = 256
+# A longer word is no name that a person has mistyped.
+_LONGEST_MEANT = 64
 # A word that differs in as many letters is no typing error.
 _ASTRAY = 3
 
@@ -28,17 +30,26 @@ def meant(word: str, known: Iterable[str], cased: bool = True) -> str:
 
     cased: upper and lower case differ; without it the answer is written in the case of `word`.
     """
+    best = nearest(word, known, cased)
+    return f" (did you mean {best}?)" if best else ""
+
+
+def nearest(word: str, known: Iterable[str], cased: bool = True) -> str:
+    """The one of the known words that differs least from `word`; "" where none is near, or one is the same.
+
+    cased: as for `meant`
+    """
+    if len(word) > _LONGEST_MEANT:
+        return ""
     asked = word if cased else word.lower()
-    best, nearest = "", _ASTRAY
+    best, least = "", _ASTRAY
     for one in sorted(known):
         option = one if cased else one.lower()
         if option == asked:
             return ""
-        if abs(len(option) - len(asked)) < nearest and (distance := _distance(asked, option)) < nearest:
-            best, nearest = option, distance
-    if not best:
-        return ""
-    return f" (did you mean {best.upper() if not cased and word.isupper() else best}?)"
+        if abs(len(option) - len(asked)) < least and (distance := _distance(asked, option)) < least:
+            best, least = option, distance
+    return best.upper() if not cased and word.isupper() else best
 
 
 def _distance(one: str, other: str) -> int:

@@ -9,11 +9,11 @@ import re
 from engine.daemon.dockerfile import flags, forms, heredocs, instructions
 from engine.daemon.dockerfile.gotext import SPACE, quoted
 from engine.daemon.dockerfile.lines import Line, Reader
-from engine.daemon.dockerfile.statements import Dockerfile, Heredoc, Instruction
+from engine.daemon.dockerfile.statements import Dockerfile, Heredoc, Instruction, Misplaced
 from engine.dataclass import replace
 from engine.errors import Invalid
 
-__all__ = ["Dockerfile", "Heredoc", "Instruction", "parse", "statement", "statements"]
+__all__ = ["Dockerfile", "Heredoc", "Instruction", "Misplaced", "misplaced", "parse", "statement", "statements"]
 
 MOST_INSTRUCTIONS = 10_000
 
@@ -29,19 +29,34 @@ def parse(data: bytes, name: str = "Dockerfile") -> Dockerfile:
         raise Invalid(f"the Dockerfile ({name}) cannot be empty")
     try:
         dockerfile = statements(data)
-    except Invalid as error:
-        raise Invalid(f"failed to parse {name}: {error}") from error
+    except Misplaced as error:
+        raise Misplaced(f"failed to parse {name}: {error}", error.reason, error.first, error.last) from error
     for one in dockerfile.instructions:
         try:
             instructions.read(one)
         except Invalid as error:
-            raise Invalid(f"dockerfile parse error on line {one.line}: {error}") from error
+            raise misplaced(one, error) from error
     return dockerfile
 
 
+def misplaced(one: Instruction, error: Invalid) -> Misplaced:
+    """The fault of an instruction that is read as it stands."""
+    text = f"dockerfile parse error on line {one.line}: {error}"
+    return Misplaced(text, text, one.line, one.last_line)
+
+
 def statements(data: bytes) -> Dockerfile:
-    """The instructions by their form alone; their keywords need not be known. Raises Invalid."""
-    reader = Reader(data)
+    """The instructions by their form alone; their keywords need not be known. Raises Misplaced."""
+    reader: Reader | None = None
+    try:
+        reader = Reader(data)
+        return _statements(reader)
+    except Invalid as error:
+        first, last = (reader.begun, reader.number) if reader else (1, 1)
+        raise Misplaced(str(error), str(error), max(1, first), max(1, last)) from error
+
+
+def _statements(reader: Reader) -> Dockerfile:
     found: list[Instruction] = []
     warnings: list[str] = []
     for line in reader.lines():
@@ -88,6 +103,9 @@ def _statement(line: Line, escape: str, triggers: int) -> Instruction:
         arguments=taken.values,
         exec_form=taken.exec_form,
         written=written,
+        spaced=taken.spaced,
+        gap=line.last if line.gaps else 0,
+        comments=line.comments,
     )
 
 

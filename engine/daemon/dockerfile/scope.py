@@ -11,15 +11,19 @@ PREDEFINED = frozenset(
 """Taken from the build's arguments without an ARG, seen by RUN, and no part of history or cache."""
 
 
-def platform_arguments(build: str, target: str) -> dict[str, str]:
-    """TARGETPLATFORM, TARGETOS, ... and BUILDPLATFORM, ... of two platforms such as "linux/arm/v7"."""
+def platform_arguments(build: str, target: str, stage: str = "") -> dict[str, str]:
+    """TARGETPLATFORM, TARGETOS, ... and BUILDPLATFORM, ... of two platforms such as "linux/arm/v7", and TARGETSTAGE.
+
+    stage: the name of the stage that is built, empty where it has none
+    """
     values: dict[str, str] = {}
     for prefix, text in (("BUILD", build), ("TARGET", target)):
         os, architecture, variant = (text.split("/") + ["", ""])[:3]
         values |= {
             f"{prefix}PLATFORM": text,
             f"{prefix}OS": os,
+            f"{prefix}OSVERSION": "",
             f"{prefix}ARCH": architecture,
             f"{prefix}VARIANT": variant,
         }
-    return values
+    return values | {"TARGETSTAGE": stage or "default"}

@@ -6,6 +6,19 @@ Pure values. `parser` makes them, `instructions` reads them as commands.
 import re
 
 from engine.dataclass import dataclass, field, replace
+from engine.errors import Invalid
+
+
+class Misplaced(Invalid):
+    """A fault of a Dockerfile, with the lines where it is.
+
+    reason: the fault without the name of the file; first, last: numbers of lines, from 1
+    """
+
+    def __init__(self, text: str, reason: str, first: int, last: int) -> None:
+        super().__init__(text)
+        self.reason, self.first, self.last = reason, first, last
+
 
 _LEADING_TABS = re.compile(r"^\t+", re.MULTILINE)
 
@@ -38,6 +51,8 @@ class Instruction:
     text: all after keyword and flags, continuation lines joined
     original: the whole instruction in one line, as a build shows its step
     arguments: `text` split by the form of its keyword, quotes and variables untouched; exec_form: it is a JSON list
+    spaced: a pair of ENV or LABEL in the old form, `name value`; gap: the last of its lines where it continues over an
+    empty one, else 0; comments: those above it without their `#`, since the instruction before it or an empty comment
     """
 
     keyword: str
@@ -50,6 +65,9 @@ class Instruction:
     arguments: tuple[str, ...] = ()
     exec_form: bool = False
     written: str = ""
+    spaced: bool = False
+    gap: int = 0
+    comments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

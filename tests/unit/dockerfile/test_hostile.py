@@ -89,7 +89,7 @@ def printed(dockerfile: Dockerfile) -> bytes:
 
 
 def unnumbered(dockerfile: Dockerfile) -> list[object]:
-    return [replace(one, line=0, last_line=0) for one in dockerfile.instructions]
+    return [replace(one, line=0, last_line=0, gap=0, comments=()) for one in dockerfile.instructions]
 
 
 @settings(deadline=None, max_examples=100)
