@@ -64,7 +64,7 @@ def pull_all(
     wanted = platform.parse(platform_text) if platform_text else None
     reference = Reference.parse(text)
     report = Report(progress)
-    registry, tags = _first(store, reference, auth, Registry.tags, "failed to list the tags of")
+    registry, tags = first(store, reference, auth, Registry.tags, "failed to list the tags of")
     registry.transport.close()
     if not tags:
         raise NotFound(f"no tags found for {reference.familiar_name}")
@@ -84,7 +84,7 @@ def _pull(
     def resolve(registry: Registry) -> str:
         return registry.resolve(reference.digest or reference.tag)
 
-    registry, digest = _first(store, reference, auth, resolve, "failed to resolve reference")
+    registry, digest = first(store, reference, auth, resolve, "failed to resolve reference")
     with contextlib.closing(registry.transport):
         report.line(f"Pulling from {reference.path}", reference.tag or reference.digest)
         work = _Pull(store, registry, reference, wanted, report, gone)
@@ -111,7 +111,7 @@ def _reference(text: str, tag: str) -> Reference:
     return reference.with_default_tag()
 
 
-def _first(
+def first(
     store: Catalogue, reference: Reference, auth: Object | None, ask: Callable[[Registry], Answer], what: str
 ) -> tuple[Registry, Answer]:
     """The first endpoint for which `ask` succeeds, with its connections open, and the result.
