@@ -68,9 +68,8 @@ def told(done: subprocess.CompletedProcess, status: int = 0) -> str:
     return done.stderr
 
 
-@pytest.fixture
-def buildx(daemon: Daemon, docker: Client, tmp_path: Path) -> Building:
-    """With an empty directory."""
+def building(daemon: Daemon, tmp_path: Path) -> Building:
+    """buildx with an empty directory."""
     if not built.complete(CACHE):
         pytest.skip("needs buildx, which the set-up builds where it has Go")
     plugins = tmp_path / "settings" / "cli-plugins"
@@ -78,6 +77,12 @@ def buildx(daemon: Daemon, docker: Client, tmp_path: Path) -> Building:
     (plugins / "docker-buildx").symlink_to(built.buildx(CACHE))
     (tmp_path / "context").mkdir()
     return Building(daemon, tmp_path / "context", plugins.parent)
+
+
+@pytest.fixture
+def buildx(daemon: Daemon, docker: Client, tmp_path: Path) -> Building:
+    """With an empty directory."""
+    return building(daemon, tmp_path)
 
 
 @pytest.fixture

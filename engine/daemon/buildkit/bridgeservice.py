@@ -44,8 +44,10 @@ def solve(engine: DaemonParts, call: Call[gateway.SolveRequest, gateway.SolveRes
         raise NotBuilt("inputs, imported caches and source policies of a frontend are not built in this engine")
     with _job(call) as job:
         outcome = frontend.solve(engine, job, asked["FrontendOpt"])
-        id = os.urandom(16).hex()
-        job.outcomes[id] = outcome
+        id = ""  # nothing was built: the client has asked a question, which the metadata answer
+        if outcome.trees:
+            id = os.urandom(16).hex()
+            job.outcomes[id] = outcome
         call.send({"ref": id, "result": {"ref": {"id": id}, "metadata": outcome.metadata}})
 
 

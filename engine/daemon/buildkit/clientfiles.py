@@ -71,13 +71,15 @@ class ClientFiles:
             raise NotFound(f"failed to read dockerfile: open {self._asked.filename}: no such file or directory")
         return text, None if ignored is None else ignored.decode("utf-8", "surrogateescape")
 
-    def context(self, dockerfile: bytes, ignored: str | None) -> Context:
-        """The context as its .dockerignore leaves it. ignored: the text of the Dockerfile's own, if it has one"""
-        name = self._asked.context_key
-        if ignored is None:
-            with self._fetched(f"[internal] load {_IGNORE}", "context", filesync.Wanted(name, (_IGNORE,))) as root:
-                ignored = (_text(root, _IGNORE) or b"").decode("utf-8", "surrogateescape")
-        wanted = filesync.Wanted(name, (), Ignore(ignored).patterns)
+    def ignored(self) -> str:
+        """The text of the context's .dockerignore, empty where it has none."""
+        wanted = filesync.Wanted(self._asked.context_key, (_IGNORE,))
+        with self._fetched(f"[internal] load {_IGNORE}", "context", wanted) as root:
+            return (_text(root, _IGNORE) or b"").decode("utf-8", "surrogateescape")
+
+    def context(self, dockerfile: bytes, ignored: str) -> Context:
+        """The context as a .dockerignore leaves it. ignored: the text of that"""
+        wanted = filesync.Wanted(self._asked.context_key, (), Ignore(ignored).patterns)
         root = self._held.enter_context(self._fetched("[internal] load build context", "context", wanted))
         room = self._held.enter_context(scratch(self._data_root))
         return Context(root, room, dockerfile, self._asked.filename)
@@ -103,6 +105,11 @@ def _text(root: int, path: str) -> bytes | None:
         return text_of(root, path)
     except (OSError, ValueError):
         return None
+
+
+def ignored_in(context: Context) -> str:
+    """The text of the .dockerignore in a context, empty where it has none."""
+    return (_text(context.root, _IGNORE) or b"").decode("utf-8", "surrogateescape")
 
 
 class _Nothing:

@@ -158,7 +158,8 @@ def _result(engine: DaemonParts, job: Job) -> Outcome | None:
     """What is built; None where the client wants nothing."""
     name = job.asked["Frontend"]
     if name == wishes.NAME:
-        return frontend.solve(engine, job, job.asked["FrontendAttrs"])
+        outcome = frontend.solve(engine, job, job.asked["FrontendAttrs"])
+        return outcome if outcome.trees else None
     if name:
         raise NotBuilt(f"the frontend {name} is not built in this engine")
     job.wait_for_answer()

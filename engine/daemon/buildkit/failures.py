@@ -3,14 +3,16 @@
 The details are those of BuildKit: messages of JSON, named by their Go types.
 """
 
-import base64
 import json
 from types import TracebackType
 from typing import Self
 
 from engine.daemon.buildkit.messages.known import AnyMessage, Status
 from engine.daemon.buildkit.serving import status_of
+from engine.daemon.buildkit.subrequests.excerpts import ranges
+from engine.daemon.buildkit.subrequests.source import Source
 from engine.daemon.buildkit.told import Vertices
+from engine.daemon.dockerfile.statements import Misplaced
 from engine.daemon.jsontext import Object
 from engine.errors import CommandFailed, EngineError
 from engine.protocols import grpc, protobuf
@@ -45,12 +47,11 @@ class Failing:
     def _status(self, error: EngineError, words: str) -> grpc.Status:
         code = status_of(error).code
         details: list[AnyMessage] = []
-        step = self._output.at
-        if step is not None:
-            lines = {"start": {"line": step.line}, "end": {"line": step.last_line}}
-            data = base64.b64encode(self._text).decode()
-            source = {"info": {"filename": self._name, "data": data, "language": "Dockerfile"}, "ranges": [lines]}
-            details.append(_detail("errdefs.Source", source))
+        lines = self._lines(error)
+        if lines is not None:
+            source = Source(self._name, self._text)
+            info = {"filename": source.name, "data": source.encoded, "language": "Dockerfile"}
+            details.append(_detail("errdefs.Source", {"info": info, "ranges": ranges(*lines)}))
         if self._output.failed:
             details.append(_detail("errdefs.Vertex", {"digest": self._output.failed}))
         if isinstance(error, CommandFailed):
@@ -58,11 +59,20 @@ class Failing:
         status: Status = {"code": code, "message": words, "details": details}
         return grpc.Status(code, words, protobuf.encode(Status, status))
 
+    def _lines(self, error: EngineError) -> tuple[int, int] | None:
+        """The lines of the Dockerfile that the error belongs to, None for none of them."""
+        if isinstance(error, Misplaced):
+            return error.first, error.last
+        step = self._output.at
+        return None if step is None else (step.line, step.last_line)
+
 
 def words_of(error: EngineError) -> str:
     """An error in BuildKit's words, where it has some of its own."""
     if isinstance(error, CommandFailed):
         return f'process "{error.command}" did not complete successfully: exit code: {error.code}'
+    if isinstance(error, Misplaced):
+        return error.reason
     return str(error)
 
 

@@ -12,13 +12,15 @@ from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.options import Options
 from engine.daemon.buildkit import methods, sessions, told, wishes
 from engine.daemon.buildkit.calling import unary
-from engine.daemon.buildkit.clientfiles import ClientFiles
+from engine.daemon.buildkit.checking import Checked
+from engine.daemon.buildkit.clientfiles import ClientFiles, ignored_in
 from engine.daemon.buildkit.failures import Failing
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages import session as messages
 from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.outcome import Outcome, Tree
 from engine.daemon.buildkit.sessions import Session
+from engine.daemon.buildkit.subrequests.source import Source
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
@@ -46,9 +48,11 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
     context: Context | None = None
     if asked.context:
         context = files.remote()
-        text, ignored = context.dockerfile, None
+        text = context.dockerfile
+        ignored = ignored_in(context)
     else:
-        text, ignored = files.dockerfile()
+        text, own = files.dockerfile()
+        ignored = files.ignored() if own is None else own
     output = told.Vertices(job.progress)
     chosen = Options(
         dockerfile=asked.filename,
@@ -62,7 +66,11 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
         host=asked.host,
         credentials=lambda domain: credentials(session, domain),
     )
+    checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen.credentials)
     with Failing(asked.filename, text, output):
+        if asked.request:
+            return Outcome((), checked.answer())
+        checked.warn()
         _, plan, _ = building.prepare(text, asked.filename, chosen)
         output.plan(plan.stages)
         if context is None:

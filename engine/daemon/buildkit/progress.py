@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from engine.daemon.buildkit.messages.control import StatusResponse, VertexStatus
+from engine.daemon.buildkit.messages.control import StatusResponse, VertexStatus, VertexWarning
 from engine.daemon.buildkit.messages.control import Vertex as VertexMessage
 from engine.daemon.buildkit.messages.known import Timestamp, moment
 
@@ -53,6 +53,13 @@ class Progress:
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()
+
+    def warn(self, name: str, warning: VertexWarning) -> None:
+        """A warning that belongs to the last step of that name, if there is one."""
+        with self._changed:
+            told = (vertex for event in reversed(self._events) for vertex in event.get("vertexes") or ())
+            digest = next((vertex["digest"] for vertex in told if vertex["name"] == name), "")
+        self.add({"warnings": [{**warning, "vertex": digest}]})
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes more of what commands write are kept."""

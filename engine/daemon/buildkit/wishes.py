@@ -23,12 +23,14 @@ class Asked:
     filename: of the Dockerfile in its directory; host: part of a HostConfig
     context: URL of the context, empty for a directory of the client; dockerfile_key, context_key: what it calls its two
     directories; sessions: name of a directory → id of the session that has it, if not the build's own
+    request: a question that is asked in the place of a build, empty for a build
     """
 
     filename: str = "Dockerfile"
     context: str = ""
     dockerfile_key: str = "dockerfile"
     context_key: str = "context"
+    request: str = ""
     sessions: dict[str, str] = field(default_factory=dict)
     target: str = ""
     no_cache: bool = False
@@ -103,6 +105,15 @@ def _group(asked: Asked, value: str) -> None:
     asked.host["CgroupParent"] = value
 
 
+def _caps(_asked: Asked, value: str) -> None:
+    """What the frontend must be able to do; `+forward` at the end of a capability leaves that to another frontend."""
+    for cap in _listed(value):
+        if cap.removesuffix(_FORWARD) not in _CAPS:
+            raise NotBuilt(f"unsupported frontend capability {cap}")
+
+
+_FORWARD = "+forward"
+_CAPS = tuple(f"moby.buildkit.frontend.{name}" for name in ("inputs", "subrequests", "contexts"))
 _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "filename": _set("filename"),
     "target": _set("target"),
@@ -117,6 +128,8 @@ _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "context": _set("context"),
     "dockerfilekey": _set("dockerfile_key"),
     "contextkey": _set("context_key"),
+    "requestid": _set("request"),
+    "frontend.caps": _caps,
 }
 # Where in a repository the client's directories lie: facts for attestations, which are refused where one asks for them.
 _ORIGIN = "vcs:"
