@@ -4,10 +4,13 @@ import contextlib
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.clients.building import Building, building
 from tests.harness import web
 from tests.harness.daemon import Daemon
 
@@ -61,3 +64,17 @@ def served(world) -> Iterator:
     """A web server where the daemon is: served({path: (status, headers, body)}) is its URL."""
     with contextlib.ExitStack() as stack:
         yield lambda pages: stack.enter_context(web.serving(pages, world.namespaces.socket()))
+
+
+@pytest.fixture
+def buildx(daemon: Daemon, docker: Client, tmp_path: Path) -> Building:
+    """`docker` with buildx, in an empty directory."""
+    return building(daemon, tmp_path)
+
+
+@pytest.fixture
+def tag(docker: Client) -> Iterator[str]:
+    """A name for an image that is gone after the test."""
+    name = f"built-{uuid.uuid4().hex[:12]}"
+    yield name
+    docker("rmi", "-f", name)

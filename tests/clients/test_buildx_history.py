@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.__main__ import CACHE
-from tests.clients.test_buildx import LONG, Building, told
+from tests.clients.building import LONG, Building, told
 from tests.harness.daemon import Daemon
 from tests.setup import compose as built
 

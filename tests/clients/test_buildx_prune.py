@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.clients.test_buildx import Building, told
+from tests.clients.building import Building, told
 from tests.clients.test_buildx_history import builder, printed
 
 __all__ = ["builder"]
