@@ -442,7 +442,7 @@ NUMBERS = {
     "a pattern bounds them": (
         *("api/body", "api/negotiation", "api/versions", "containers/endpoints/requested", "dockerfile/configure"),
         *("images/archives/members", "images/registry/writes", "jsontext", "moments", "network/addresses"),
-        *("network/drivers/parents", "signals", "tar/reader"),
+        *("network/drivers/parents", "signals", "tar/reader", "tar/retime"),
     ),
     "the kernel's, the host's or the operator's": (
         *("api/listeners", "containers/contents/rootfs", "containers/mounts/preparing", "containers/stats/samples"),

@@ -90,7 +90,7 @@ def _unxz() -> Decompressor:
 
 
 def _unzstd() -> Decompressor:
-    if _python_has_zstd():
+    if python_has_zstd():
         theirs = importlib.import_module("compression.zstd")
         options = {theirs.DecompressionParameter.window_log_max: ours.WINDOW_LOG}
         made: Decompressor = theirs.ZstdDecompressor(options=options)
@@ -112,7 +112,8 @@ FORMATS: dict[str, tuple[bytes, Callable[[], Decompressor]]] = {
 _SKIPPABLE = tuple(bytes((number,)) + b"\x2a\x4d\x18" for number in range(0x50, 0x60))
 
 
-def _python_has_zstd() -> bool:
+def python_has_zstd() -> bool:
+    """Whether this Python has zstd itself (3.14 and later)."""
     # find_spec of a dotted name imports the parent, and raises where there is none, so the parent is looked up first.
     return importlib.util.find_spec("compression") is not None and (
         importlib.util.find_spec("compression.zstd") is not None

@@ -144,12 +144,12 @@ def _extended(
     if not 0 <= seconds <= _LARGEST_SIZE:
         records.append((b"mtime", b"%d" % seconds))
     records += [(b"SCHILY.xattr." + os.fsencode(key), value) for key, value in sorted(attributes.items())]
-    data = b"".join(_record(key, value) for key, value in records)
+    data = b"".join(record(key, value) for key, value in records)
     return _block(b"PaxHeaders.0/member", 0o644, 0, 0, len(data), 0, b"x", b"", 0, 0) + data + bytes(-len(data) % BLOCK)
 
 
-def _record(key: bytes, value: bytes) -> bytes:
-    """`LENGTH KEY=VALUE\\n`, where the length counts its own digits too."""
+def record(key: bytes, value: bytes) -> bytes:
+    """One record of a PAX header: `LENGTH KEY=VALUE\\n`, where the length counts its own digits too."""
     rest = len(key) + len(value) + 3
     length = rest + len(str(rest))
     if len(str(length)) > len(str(rest)):

@@ -1,21 +1,24 @@
-"""Decompressing zstd with the host's libzstd.so.1 through ctypes, for Python versions without zstd.
+"""Compressing and decompressing zstd with the host's libzstd.so.1 through ctypes, for Python versions without zstd.
 
-Runs in the daemon, on the thread that reads; the library's calls let other threads run meanwhile. A frame says how far
-back it refers (its window), and takes that much memory. So a limit is set before the first byte is decompressed. It
-never opens a dictionary. Format: RFC 8878; calls: zstd's manual, "Streaming decompression".
+Runs in the daemon, on the thread that reads or writes; the library's calls let other threads run meanwhile. A frame
+says how far back it refers (its window), and takes that much memory. So a limit is set before the first byte is
+decompressed. It never opens a dictionary. Format: RFC 8878; calls: zstd's manual, "Streaming compression" and
+"Streaming decompression".
 """
 
 import ctypes
 import functools
 import weakref
 
-from engine.errors import Invalid
+from engine.errors import Invalid, SystemFailure
 
 # 32 MiB. RFC 8878 wants 8 MiB of every decoder, and ordinary levels ask for no more; some images are packed with 32.
 WINDOW_LOG = 25
 _OUTPUT = 128 * 1024
 _LIBRARY = "libzstd.so.1"
 _WINDOW_LOG_MAX = 100  # ZSTD_d_windowLogMax
+_COMPRESSION_LEVEL, _CHECKSUM_FLAG = 100, 201  # ZSTD_c_compressionLevel, ZSTD_c_checksumFlag
+_GO_ON, _FINISH = 0, 2  # ZSTD_e_continue, ZSTD_e_end
 
 
 class _Buffer(ctypes.Structure):
@@ -32,6 +35,13 @@ _FUNCTIONS = {
     "ZSTD_decompressStream": (
         ctypes.c_size_t,
         (ctypes.c_void_p, ctypes.POINTER(_Buffer), ctypes.POINTER(_Buffer)),
+    ),
+    "ZSTD_createCCtx": (ctypes.c_void_p, ()),
+    "ZSTD_freeCCtx": (ctypes.c_size_t, (ctypes.c_void_p,)),
+    "ZSTD_CCtx_setParameter": (ctypes.c_size_t, (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)),
+    "ZSTD_compressStream2": (
+        ctypes.c_size_t,
+        (ctypes.c_void_p, ctypes.POINTER(_Buffer), ctypes.POINTER(_Buffer), ctypes.c_int),
     ),
     "ZSTD_isError": (ctypes.c_uint, (ctypes.c_size_t,)),
     "ZSTD_getErrorName": (ctypes.c_char_p, (ctypes.c_size_t,)),
@@ -97,3 +107,45 @@ class Unzstd:
     def unused_data(self) -> bytes:
         """The input after the frame's end."""
         return self._given[self._taken :]
+
+
+class Zstd:
+    """The compressor of one frame, with the interface that zlib's and Python 3.14's zstd share.
+
+    library: the result of `library()`; level: 1 to 22
+    """
+
+    def __init__(self, library: ctypes.CDLL, level: int):
+        self._library = library
+        self._context = library.ZSTD_createCCtx()
+        if not self._context:
+            raise MemoryError("zstd")
+        weakref.finalize(self, library.ZSTD_freeCCtx, self._context)
+        for parameter, value in ((_COMPRESSION_LEVEL, level), (_CHECKSUM_FLAG, 1)):
+            self._checked(library.ZSTD_CCtx_setParameter(self._context, parameter, value))
+        self._output = ctypes.create_string_buffer(_OUTPUT)
+
+    def compress(self, data: bytes) -> bytes:
+        """Compress more bytes; what is ready of the frame, perhaps nothing."""
+        return self._run(data, _GO_ON)
+
+    def flush(self) -> bytes:
+        """The rest of the frame."""
+        return self._run(b"", _FINISH)
+
+    def _run(self, data: bytes, end: int) -> bytes:
+        source = _Buffer(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data), 0)
+        made = []
+        while True:
+            target = _Buffer(ctypes.cast(self._output, ctypes.c_void_p), _OUTPUT, 0)
+            left = self._library.ZSTD_compressStream2(
+                self._context, ctypes.byref(target), ctypes.byref(source), ctypes.c_int(end)
+            )
+            self._checked(left)
+            made.append(ctypes.string_at(self._output, target.place))
+            if left == 0 if end == _FINISH else source.place == source.size:
+                return b"".join(made)
+
+    def _checked(self, result: int) -> None:
+        if self._library.ZSTD_isError(result):
+            raise SystemFailure(f"zstd: {self._library.ZSTD_getErrorName(result).decode()}")
