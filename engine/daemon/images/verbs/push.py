@@ -10,7 +10,7 @@ import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from engine.daemon.images import platform
 from engine.daemon.images.catalogue import Catalogue
@@ -49,7 +49,7 @@ def push(
     images = _images(store, reference)
     writer = Writer(reference, tuple(store.settings.insecure_registries), auth)
     with contextlib.closing(writer.transport), _told_as_docker():
-        pushes = [_Push(store, writer, named, image, wanted, report) for named, image in images]
+        pushes = [_Push(store, writer, named, image.descriptor, wanted, report, image=image) for named, image in images]
         with contextlib.ExitStack() as stack:
             for one in pushes:
                 stack.enter_context(one.pinned())
@@ -57,6 +57,30 @@ def push(
             writer.greet(sorted(neighbours)[:_MOST_NEIGHBOURS])
             for one in pushes:
                 one.run()
+
+
+def push_target(
+    store: Catalogue,
+    reference: Reference,
+    target: Object,
+    insecure: bool,
+    auth: Object | None,
+    progress: Progress,
+    look: Callable[[], None],
+) -> None:
+    """Push an index or manifest with all that it names from the content store, which need be no image there.
+
+    reference: name with the tag or the digest under which it is pushed; target: its descriptor; look: called now and
+    then, and raises to end it; insecure: the registry may be one without TLS, or with a certificate of its own
+    Raises NotFound, Conflict, Unauthorized, SystemFailure.
+    """
+    trusted = (*store.settings.insecure_registries, *((reference.domain,) if insecure else ()))
+    writer = Writer(reference, trusted, auth)
+    with contextlib.closing(writer.transport), _told_as_docker():
+        one = _Push(store, writer, reference, target, None, Report(progress), look)
+        with one.pinned():
+            writer.greet(sorted(one.all_sources())[:_MOST_NEIGHBOURS])
+            one.run()
 
 
 def _reference(text: str, tag: str) -> Reference:
@@ -97,25 +121,29 @@ def _told_as_docker() -> Iterator[None]:
 
 
 class _Push:
-    """The push of one image under one name."""
+    """The push of one image under one name. root: descriptor of its index or manifest; image: None for none here"""
 
     def __init__(
         self,
         store: Catalogue,
         writer: Writer,
         reference: Reference,
-        image: Image,
+        root: Object,
         wanted: platform.Platform | None,
         report: Report,
+        look: Callable[[], None] = lambda: None,
+        image: Image | None = None,
     ):
         self._store = store
         self._content = store.content
         self._writer = writer
         self._reference = reference
         self._image = image
+        self._root = root
+        self._look = look
         self._wanted = wanted
         self._report = report
-        self._choice = Choice(self._content, image.descriptor)
+        self._choice = Choice(self._content, root)
 
     def pinned(self) -> contextlib.AbstractContextManager[None]:
         """A context during which no document or blob of the image can be removed."""
@@ -142,8 +170,8 @@ class _Push:
             blobsources.remember(connection, self._reference.domain, self._reference.path, plan.blobs)
         name, target = self._reference.tag or self._reference.digest, plan.target
         self._report.line(f"{name}: digest: {target['digest']} size: {target['size']}")
-        if target["digest"] != self._image.id and self._wanted is None:
-            instead = {"originalIndex": self._image.descriptor, "selectedManifest": target}
+        if target["digest"] != self._root["digest"] and self._wanted is None:
+            instead = {"originalIndex": self._root, "selectedManifest": target}
             self._report.aux({"manifestPushedInsteadOfIndex": True, **instead})
         result = {"Tag": self._reference.tag, "Digest": target["digest"], "Size": target["size"]}
         self._report.aux(result)
@@ -202,7 +230,7 @@ class _Push:
             # Breaks the connections, so that no thread waits for a silent registry first.
             self._writer.transport.interrupt()
 
-        self._report.attend([(f"push-{number}", work) for number in range(min(_AT_ONCE, len(parts)))], end)
+        self._report.attend([(f"push-{number}", work) for number in range(min(_AT_ONCE, len(parts)))], end, self._look)
         if failures:
             # The first failure that is not Cancelled is the cause; the other threads were cancelled because of it.
             raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])

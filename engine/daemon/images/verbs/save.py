@@ -48,10 +48,14 @@ class Sink(Protocol):
 
 
 class Archive:
-    """The contents of one archive to be sent: documents made for it, and pinned blobs of the content store."""
+    """The contents of one archive to be sent: documents made for it, and pinned blobs of the content store.
 
-    def __init__(self, store: Catalogue):
+    docker: it also has the manifest.json of docker's own form
+    """
+
+    def __init__(self, store: Catalogue, docker: bool = True):
         self._content = store.content
+        self._docker = docker
         self._documents: dict[str, bytes] = {}
         self._blobs: dict[str, int] = {}
         self.targets: list[Object] = []
@@ -63,7 +67,8 @@ class Archive:
         blobs: digest → size of all blobs of the image
         """
         names = {NAME: reference.canonical, REF_NAME: reference.tag} if reference else {}
-        entry = {**target, **({"annotations": names} if names else {})}
+        annotations = {**(target.get("annotations") or {}), **names}
+        entry = {**target, **({"annotations": annotations} if annotations else {})}
         if entry not in self.targets:
             self.targets.append(entry)
         config, layers = documents.manifest_parts(shown)
@@ -112,7 +117,8 @@ class Archive:
         index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": self.targets}
         yield "oci-layout", _LAYOUT
         yield "index.json", documents.dump(index)
-        yield "manifest.json", documents.dump(list(self._entries.values()))
+        if self._docker:
+            yield "manifest.json", documents.dump(list(self._entries.values()))
         for digest in sorted(self._documents):
             yield _path(digest), self._documents[digest]
 
