@@ -73,7 +73,7 @@ def test_the_worker(daemon: Daemon) -> None:
         ({"Frontend": "gateway.v0"}, "the frontend gateway.v0 is not built in this engine"),
         ({"Entitlements": ["network.host"]}, "entitlements (--allow) is not built in this engine"),
         ({"Cache": {"Exports": [{"Type": "inline"}]}}, "exporting a cache (--cache-to) is not built in this engine"),
-        ({"Exporters": [{"Type": "oci"}]}, "the exporter oci (--output) is not built in this engine"),
+        ({"Exporters": [{"Type": "x"}]}, "the exporter x (--output) is not built in this engine"),
         (
             {"Frontend": "dockerfile.v0", "FrontendAttrs": {"unheard-of": "1"}},
             "the option unheard-of of dockerfile.v0 is not built in this engine",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import Client
 from tests.clients.building import Building, building, told
+from tests.clients.conftest import Client
 from tests.harness.daemon import Daemon
 
 CASING = "'as' and 'FROM' keywords' casing do not match"

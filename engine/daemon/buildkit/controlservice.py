@@ -115,7 +115,8 @@ def status(engine: DaemonParts, call: Call[control.StatusRequest, control.Status
 def solve(engine: DaemonParts, call: Call[control.SolveRequest, control.SolveResponse]) -> None:
     """A build, from its begin to its end. The client's own frontend, or one of this engine, says what is built."""
     asked = call.one()
-    exporters = exporting.exporters_of(asked)
+    exporters = exporting.asked_of(asked)
+    kinds = exporting.kinds_of(exporters)
     _refuse(asked)
     _check_ref(asked["Ref"])
     job = jobs.begin(asked)
@@ -124,7 +125,7 @@ def solve(engine: DaemonParts, call: Call[control.SolveRequest, control.SolveRes
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
             call.stream.on_cut(lambda: job.give_up("the client has gone"))
             outcome = _result(engine, job)
-            told = exporting.export(engine, job, outcome, exporters) if outcome is not None else {}
+            told = exporting.export(engine, job, outcome, kinds) if outcome is not None else {}
             record.told = told
     finally:
         jobs.end(job)

@@ -1,69 +1,84 @@
 """What becomes of a build's result: the exporters that a client names, and what it is told of each.
 
-Runs on the thread of Control/Solve.
+Runs on the thread of Control/Solve. The table has one row for each kind of exporter; the options are checked before
+anything is built.
 """
 
-import base64
-import json
-from collections.abc import Mapping
+from collections.abc import Callable
+from contextlib import ExitStack
 
+from engine.daemon.buildkit import sessions
+from engine.daemon.buildkit.exporters.attrs import Attrs
+from engine.daemon.buildkit.exporters.composing import Result
+from engine.daemon.buildkit.exporters.directory import LocalExporter, TarExporter
+from engine.daemon.buildkit.exporters.kind import Kind, Work
+from engine.daemon.buildkit.exporters.layouts import LayoutExporter
+from engine.daemon.buildkit.exporters.moby import ImageExporter
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.control import Exporter, SolveRequest
 from engine.daemon.buildkit.outcome import Outcome
-from engine.daemon.images.reference import Reference
 from engine.daemon.parts import DaemonParts
-from engine.errors import Invalid, NotBuilt
+from engine.errors import EngineError, Invalid, NotBuilt
+from engine.literals import integer
 
-_STORE = "moby"
-# Options of the exporter that this engine has no use for: an image is named by its digest, unpacked,
-# and in the store that it would be loaded into.
-_NO = ("", "0", "f", "false")
-_WITHOUT_EFFECT = ("load", "prefer-image-digest", "unpack")
+_EPOCH, _EPOCH_ARGUMENT = "source.date.epoch", "build-arg:SOURCE_DATE_EPOCH"
+
+KINDS: dict[str, Callable[[int, Attrs], Kind]] = {
+    "image": ImageExporter,
+    "moby": lambda number, attrs: ImageExporter(number, attrs, moby=True),
+    "oci": lambda number, attrs: LayoutExporter(number, attrs, docker=False),
+    "docker": lambda number, attrs: LayoutExporter(number, attrs, docker=True),
+    "local": LocalExporter,
+    "tar": TarExporter,
+}
 
 
-def exporters_of(asked: SolveRequest) -> list[Exporter]:
-    """The exporters of a request. Raises NotBuilt for one that this engine does not have, Invalid for a bad name."""
-    found = asked["Exporters"]
-    if not found and asked["ExporterDeprecated"]:  # clients before BuildKit 0.13 know one alone
-        found = [{"Type": asked["ExporterDeprecated"], "Attrs": asked["ExporterAttrsDeprecated"]}]
-    for each in found:
-        if each["Type"] != _STORE:
+def asked_of(asked: SolveRequest) -> list[Exporter]:
+    """The exporters of a request, as the client names them, in order."""
+    if not asked["Exporters"] and asked["ExporterDeprecated"]:  # clients before BuildKit 0.13 know one alone
+        return [{"Type": asked["ExporterDeprecated"], "Attrs": asked["ExporterAttrsDeprecated"]}]
+    return asked["Exporters"]
+
+
+def kinds_of(exporters: list[Exporter]) -> list[Kind]:
+    """What does these. Raises NotBuilt for one that this engine does not have, Invalid."""
+    kinds = []
+    for number, each in enumerate(exporters):
+        if each["Type"] not in KINDS:
             raise NotBuilt(f"the exporter {each['Type']} (--output) is not built in this engine")
-        for key, value in each["Attrs"].items():
-            if key == "push" and value.lower() in _NO:
-                continue
-            if key != "name" and key not in _WITHOUT_EFFECT:
-                raise NotBuilt(f"the option {key} of the exporter {_STORE} is not built in this engine")
-        _names(each["Attrs"])
-    return found
+        attrs = Attrs(f"the exporter {each['Type']}", each["Attrs"])
+        kinds.append(KINDS[each["Type"]](number, attrs))
+        attrs.end()
+    return kinds
 
 
-def export(engine: DaemonParts, job: Job, outcome: Outcome, exporters: list[Exporter]) -> dict[str, str]:
-    """Name the image; what the client is told of it."""
+def export(engine: DaemonParts, job: Job, outcome: Outcome, kinds: list[Kind]) -> dict[str, str]:
+    """Export the result to all of them, one after another; what the client is told. Raises EngineErrors."""
     told: dict[str, str] = {}
-    image = outcome.trees[0].image
-    if image is None:
-        raise NotBuilt("exporting what is no image yet is not built in this engine")
-    for each in exporters:
-        vertex = job.progress.vertex("exporting to image")
+    for kind in kinds:
+        vertex = job.progress.vertex(kind.title)
         vertex.begin()
-        names = _names(each["Attrs"])
-        vertex.count(f"writing image {image.id}", 0, ended=True)
-        for name in names:
-            engine.images.tag(image, name)
-            vertex.count(f"naming to {name.canonical}", 0, ended=True)
+        try:
+            with ExitStack() as held:
+                epoch = kind.epoch if kind.epoch is not None else _epoch(job, outcome)
+                result = Result(outcome, kind.names, (), epoch)
+                told |= kind.export(
+                    Work(engine, job, lambda: sessions.find(job.asked["Session"]), result, vertex, held)
+                )
+        except EngineError as error:
+            vertex.end(str(error))
+            raise
         vertex.end()
-        descriptor = json.dumps(image.descriptor, separators=(",", ":")).encode()
-        told |= {
-            "containerimage.digest": image.id,
-            "containerimage.descriptor": base64.b64encode(descriptor).decode(),
-            **({"image.name": ",".join(name.canonical for name in names)} if names else {}),
-        }
     return told
 
 
-def _names(attributes: Mapping[str, str]) -> list[Reference]:
-    found = [Reference.parse(name.strip()) for name in attributes.get("name", "").split(",") if name.strip()]
-    if any(name.digest for name in found):
-        raise Invalid("build tag cannot contain a digest")
-    return [name.with_default_tag() for name in found]
+def _epoch(job: Job, outcome: Outcome) -> int | None:
+    """SOURCE_DATE_EPOCH, as the frontend or the client says it. Raises Invalid."""
+    said = outcome.metadata.get(_EPOCH, b"").decode("ascii", "replace")
+    said = said or job.asked["FrontendAttrs"].get(_EPOCH_ARGUMENT, "")
+    if not said:
+        return None
+    try:
+        return integer(said, low=0, high=1 << 40, reader="strconv.ParseInt")
+    except Invalid as error:
+        raise Invalid(f"invalid SOURCE_DATE_EPOCH: {error}") from error

@@ -10,8 +10,16 @@ from engine.daemon.parts import DaemonParts
 
 VERSION: BuildkitVersion = {"package": "github.com/moby/buildkit", "version": "v0.32.2"}
 """Whose API this is, and of which version: clients leave out what an older BuildKit would not know."""
-_GRAPH = ("gc.freespacefilter", "history.filter")
+_GRAPH = (
+    *("gc.freespacefilter", "history.filter"),
+    *("exporter.image.annotations", "exporter.multiple", "exporter.sourcedateepoch"),
+)
 _FRONTEND = ("proto.refarray", "return", "returnmap", "solve.base")
+# With this label clients have a daemon export and push whatever it can; its value is shown, and means nothing else.
+_LABELS = {
+    "org.mobyproject.buildkit.worker.executor": "engine",
+    "org.mobyproject.buildkit.worker.snapshotter": "overlayfs",
+}
 
 
 def record(engine: DaemonParts) -> WorkerRecord:
@@ -19,7 +27,7 @@ def record(engine: DaemonParts) -> WorkerRecord:
     host = platforms.host()
     return {
         "ID": engine.id,
-        "Labels": {"org.mobyproject.buildkit.worker.executor": "engine"},
+        "Labels": {**_LABELS},
         "BuildkitVersion": VERSION,
         "platforms": [{"Architecture": host.architecture, "OS": host.os, "Variant": host.variant}],
     }
