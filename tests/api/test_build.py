@@ -288,7 +288,6 @@ def test_ids_are_told_to_clients_that_know_them(builder: Daemon) -> None:
 REFUSED = [
     ({"t": "BAD"}, 400, "must be lowercase"),
     ({"t": "a@sha256:" + "a" * 64}, 400, "build tag cannot contain a digest"),
-    ({"version": "2"}, 501, "DOCKER_BUILDKIT=0"),
     ({"version": "3"}, 400, "invalid version 3"),
     ({"squash": "1"}, 400, "squash is only supported with experimental mode"),
     ({"outputs": '[{"Type":"tar"}]'}, 400, "only supported by BuildKit"),

@@ -74,6 +74,7 @@ _ROUTES = (
     Route("PUT", "/containers/{id}/archive", Late("containers.files", "archive_put")),
     Route("POST", "/commit", Late("containers.files", "commit")),
     Route("POST", "/build", Late("build", "build")),
+    Route("POST", "/build/cancel", Late("build", "cancel")),
     Route("POST", "/build/prune", Late("build", "prune")),
     Route("POST", "/grpc", Late("buildkit", "grpc")),
     Route("POST", "/session", Late("buildkit", "session")),

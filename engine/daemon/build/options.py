@@ -13,10 +13,9 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field
-from engine.errors import Invalid, NotBuilt
+from engine.errors import Invalid
 
 _CLASSIC = "1"
-_BUILDKIT = "2"
 
 
 def _none(_host: str) -> None:
@@ -77,7 +76,7 @@ _TEXTS = {"cpusetcpus": "CpusetCpus", "cpusetmems": "CpusetMems", "cgroupparent"
 
 
 def read(query: Query, credentials: Callable[[str], Object | None], shows_ids: bool) -> Options:
-    """The options of a request. Raises Invalid, and NotBuilt for what only BuildKit has."""
+    """The options of a request. Raises Invalid."""
     _refuse(query)
     force = query.flag("forcerm")
     # An empty parameter counts as one that is not given.
@@ -104,11 +103,6 @@ def read(query: Query, credentials: Callable[[str], Object | None], shows_ids: b
 
 def _refuse(query: Query) -> None:
     version = query.text("version") or _CLASSIC
-    if version == _BUILDKIT:
-        raise NotBuilt(
-            "BuildKit (version=2) is not built for this endpoint: build with buildx, which uses /grpc, or set"
-            " DOCKER_BUILDKIT=0 to build with the classic builder"
-        )
     if version != _CLASSIC:
         raise Invalid(f"invalid version {version}")
     if query.flag("squash"):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from engine.daemon.build import mirrors
 from engine.daemon.build.context import Context, opened, scratch, text_of
-from engine.daemon.buildkit import filesync, methods, sessions, told
+from engine.daemon.buildkit import filesync, methods, sessions, told, uploads
 from engine.daemon.buildkit.calling import Outgoing
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.session import BytesMessage
@@ -45,15 +45,17 @@ class ClientFiles:
     def remote(self) -> Context:
         """The context that the client uploads, or that a URL gives, with its Dockerfile. Raises EngineErrors."""
         url = self._asked.context
+        given = uploads.find(url)
         try:
-            uploaded = urlsplit(url).hostname == _UPLOADED
+            uploaded = given is None and urlsplit(url).hostname == _UPLOADED
         except ValueError as error:
             raise Invalid(f"invalid context {url}: {error}") from error
         with told.transfer(self._job.progress, "[internal] load remote build context", "context") as come:
             with contextlib.ExitStack() as stack:
-                body = stack.enter_context(_Upload(self._session, url, self._job.check)) if uploaded else _Nothing()
+                body = stack.enter_context(_Upload(self._session, url, self._job.check)) if uploaded else given
+                remote = "" if body else url
                 context = opened(
-                    self._data_root, body, "" if uploaded else url, self._asked.filename, lambda count, _: come(count)
+                    self._data_root, body or _Nothing(), remote, self._asked.filename, lambda count, _: come(count)
                 )
                 return self._held.enter_context(context)
 

@@ -113,23 +113,36 @@ def status(engine: DaemonParts, call: Call[control.StatusRequest, control.Status
 
 
 def solve(engine: DaemonParts, call: Call[control.SolveRequest, control.SolveResponse]) -> None:
-    """A build, from its begin to its end. The client's own frontend, or one of this engine, says what is built."""
-    asked = call.one()
+    """A build, from its begin to its end."""
+
+    def begun(job: Job) -> None:
+        call.stream.on_cut(lambda: job.give_up("the client has gone"))
+
+    call.send({"ExporterResponse": built(engine, call.one(), begun, call.metadata.get(b"traceparent", b""))})
+
+
+def built(
+    engine: DaemonParts, asked: control.SolveRequest, begun: Callable[[Job], None], parent: bytes = b""
+) -> dict[str, str]:
+    """Build, and export the result; what the client is told of it.
+
+    The client's own frontend, or one of this engine, says what is built.
+    begun: is called once others can watch the build; it must not wait; parent: as of `recording.recorded`
+    Raises EngineErrors.
+    """
     exporters = exporting.asked_of(asked)
     kinds = exporting.kinds_of(exporters)
     _refuse(asked)
     _check_ref(asked["Ref"])
     job = jobs.begin(asked)
-    parent = call.metadata.get(b"traceparent", b"")
     try:
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
-            call.stream.on_cut(lambda: job.give_up("the client has gone"))
+            begun(job)
             outcome = _result(engine, job)
-            told = exporting.export(engine, job, outcome, kinds) if outcome is not None else {}
-            record.told = told
+            record.told = exporting.export(engine, job, outcome, kinds) if outcome is not None else {}
     finally:
         jobs.end(job)
-    call.send({"ExporterResponse": told})
+    return dict(record.told)
 
 
 def _check_ref(ref: str) -> None:

@@ -4,6 +4,7 @@ A session lives in the thread of its request, which runs its link until the clie
 its lock is held for a look or a change, and never while a client is waited for.
 """
 
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -80,8 +81,20 @@ def serve(session: Session) -> None:
         session.end()
 
 
+def _nobodys() -> Session:
+    """A session without a client: it offers nothing, and each call on it fails."""
+    near, far = socket.socketpair()
+    far.close()
+    link = Link(near, True)
+    link.close()
+    near.close()
+    return Session("", "", frozenset(), link)
+
+
 def find(id: str) -> Session:
-    """The session of that id, which may come a little later. Raises NotFound."""
+    """The session of that id, which may come a little later; of no id, one that offers nothing. Raises NotFound."""
+    if not id:
+        return _nobodys()
     end = time.monotonic() + _PATIENCE_SECONDS
     with _changed:
         while id not in _sessions:

@@ -16,7 +16,7 @@ LISTED = [
     if method != "parameters"
 ]
 # BuildKit's own, which dockerd has and its definition leaves out.
-BESIDES = [("POST", "/grpc")]
+BESIDES = [("POST", "/build/cancel"), ("POST", "/grpc")]
 
 
 def test_the_rows_are_the_definition_s_each_once():

@@ -82,7 +82,7 @@ def test_ping_says_ok_and_what_is_spoken(client):
     assert (status, body) == (200, b"OK")
     assert headers["content-type"] == "text/plain; charset=utf-8"
     assert headers["cache-control"] == "no-cache, no-store, must-revalidate"
-    assert (headers["pragma"], headers["swarm"], headers["builder-version"]) == ("no-cache", "inactive", "1")
+    assert (headers["pragma"], headers["swarm"], headers["builder-version"]) == ("no-cache", "inactive", "2")
 
 
 def test_a_ping_by_head_has_the_same_headers_and_no_body(client):

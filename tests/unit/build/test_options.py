@@ -6,7 +6,7 @@ import pytest
 
 from engine.daemon.api.query import Query
 from engine.daemon.build.options import Options, read
-from engine.errors import Invalid, NotBuilt
+from engine.errors import Invalid
 
 
 def options(query: str) -> Options:
@@ -78,6 +78,6 @@ def test_null_is_nothing_and_an_argument_may_be_without_a_value() -> None:
     assert options("buildargs={%22a%22:null}").args == {"a": None}
 
 
-def test_buildkit_is_refused_as_not_built() -> None:
-    with pytest.raises(NotBuilt, match="buildx"):
+def test_only_the_classic_builder_reads_these() -> None:
+    with pytest.raises(Invalid, match="invalid version 2"):
         options("version=2")

@@ -1,10 +1,10 @@
-"""The endpoints of image builds: POST /build, and POST /build/prune for the build cache.
+"""The endpoints of image builds: POST /build by either builder, its cancelling, and POST /build/prune for the cache.
 
 Each function runs in its request's thread. The first build imports this module: an idle daemon does without.
 """
 
 from engine.daemon.api import versions
-from engine.daemon.api.answers import Json, Response
+from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.progress import Progress
 from engine.daemon.api.registryauth import CONFIG_HEADER, decode_auths
 from engine.daemon.api.request import Request
@@ -15,6 +15,7 @@ from engine.daemon.build.graph.work import Caller
 from engine.daemon.build.options import read
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
+from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.late import TYPE_CHECKING, late
 
@@ -22,10 +23,34 @@ if TYPE_CHECKING:  # most builds find their base images here
     from engine.daemon.images.registry import auth
 else:
     auth = late("engine.daemon.images.registry.auth")
+if TYPE_CHECKING:  # clients of BuildKit come by another endpoint
+    from engine.daemon.buildkit import requestbuild
+else:
+    requestbuild = late("engine.daemon.buildkit.requestbuild")
+
+_BUILDKIT = "2"
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """A `requestbuild.Client`."""
+
+    request: Request
+    send: Progress
+
+    def gone(self) -> bool:
+        """Whether it has hung up."""
+        return self.request.gone()
 
 
 def build(engine: DaemonParts, request: Request) -> None:
     """POST /build: build an image from the context in the body, and stream the progress."""
+    if request.query.text("version") == _BUILDKIT:
+        asked = requestbuild.read(request.query)
+        with Progress(request) as progress:
+            requestbuild.build(engine, asked, request.body, _Client(request, progress))
+            progress.begin()  # an answer that has nothing to tell begins all the same
+        return
     auths = decode_auths(request.headers.get(CONFIG_HEADER, ""))
 
     def credentials(host: str) -> Object | None:
@@ -39,6 +64,12 @@ def build(engine: DaemonParts, request: Request) -> None:
 
     with Progress(request) as progress:
         build_image(engine, options, request.body, progress, Caller(request.wait, check, request.gone))
+
+
+def cancel(_engine: DaemonParts, request: Request) -> Response:
+    """POST /build/cancel: end a build by BuildKit, by the id that its client gave it."""
+    requestbuild.cancel(request.query.text("id"))
+    return Empty(200)
 
 
 def prune(engine: DaemonParts, request: Request) -> Response:

@@ -18,8 +18,7 @@ else:
     login = late("engine.daemon.api.login")
 
 _PING_FIELDS = (
-    # 1 is the classic builder, 2 would be BuildKit, which this engine does not have as a whole.
-    ("Builder-Version", "1"),
+    ("Builder-Version", "2"),  # BuildKit, which old clients take by default then; 1 is the classic builder
     ("Cache-Control", "no-cache, no-store, must-revalidate"),
     ("Pragma", "no-cache"),
     ("Swarm", "inactive"),

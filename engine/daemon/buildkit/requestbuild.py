@@ -1,0 +1,296 @@
+"""Builds by BuildKit that a request to POST /build asks for with `version=2`, as clients did before buildx.
+
+The request's thread builds. Another one tells the client what the build does, line by line: each message of progress in
+binary form, then the image. What dockerd leaves out without a word where BuildKit has nothing of its kind, such as a
+limit of memory, is refused here.
+"""
+
+import base64
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+from engine.annotating import Protocol
+from engine.daemon import jsontext
+from engine.daemon.build.context import Source
+from engine.daemon.build.options import Query
+from engine.daemon.buildkit import controlservice, uploads, wishes
+from engine.daemon.buildkit.jobs import Job
+from engine.daemon.buildkit.messages.control import CacheOptionsEntry, Exporter, SolveRequest, StatusResponse
+from engine.daemon.buildkit.progress import Progress
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.reference import Reference
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import DaemonParts
+from engine.daemon.runtime import worker
+from engine.dataclass import dataclass
+from engine.errors import Conflict, Invalid, SystemFailure
+from engine.literals import boolean, quoted
+from engine.protocols import protobuf
+
+VERSION = "2"
+_IMAGE, _NOTHING = "moby", "cacheonly"
+_UPLOAD = "upload-request"
+_SESSION = "client-session"
+_MOST_RUNNING = 1000
+# Parameters that BuildKit has nothing for, and the values that ask for nothing.
+_UNKNOWN = {
+    **dict.fromkeys(("memory", "memswap", "cpushares", "cpuperiod", "cpuquota"), ("", "0")),
+    **dict.fromkeys(("cpusetcpus", "cpusetmems"), ("",)),
+    **dict.fromkeys(("squash",), ("", "0", "false", "False")),
+    "isolation": ("", "default"),
+    "securityopt": ("", "null", "[]"),
+}
+_lock = threading.Lock()
+_running: dict[str, Callable[[str], None]] = {}  # by the ids that their clients gave them, what gives them up
+
+
+class Client(Protocol):
+    """The client of a request. `send` sends a line and raises where the client has gone."""
+
+    def send(self, line: Object) -> None: ...
+
+    def gone(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for. id: the client's own, by which the build is cancelled; upload: the body is for `id`
+
+    remote: as the client sent it; quiet: only the image is told
+    """
+
+    solve: SolveRequest
+    id: str
+    upload: bool
+    remote: str
+    quiet: bool
+
+
+def read(query: Query) -> Asked:
+    """What the parameters of a request ask for. Raises Invalid."""
+    for name, fitting in _UNKNOWN.items():
+        if query.text(name) not in fitting:
+            raise Invalid(f"{name} is not supported by BuildKit: build with the classic builder (DOCKER_BUILDKIT=0)")
+    id = query.text("buildid")
+    upload = id.startswith(f"{_UPLOAD}:")
+    arguments = _object(query, "buildargs")
+    solve: SolveRequest = {
+        "Ref": os.urandom(16).hex(),
+        "Session": query.text("session"),
+        "Frontend": wishes.NAME,
+        "FrontendAttrs": _attributes(query, arguments),
+        "Exporters": _exporters(query),
+        "Cache": {"Exports": _inline(arguments), "Imports": _imports(query)},
+    }
+    return Asked(solve, id.removeprefix(f"{_UPLOAD}:"), upload, query.text("remote"), query.flag("q"))
+
+
+def _attributes(query: Query, arguments: dict[str, str | None]) -> dict[str, str]:
+    """The options of the frontend."""
+    network = query.text("networkmode")
+    if network not in ("", "default", "host", "none"):
+        raise Invalid(f"network mode {quoted(network)} not supported by buildkit")
+    platform = query.text("platform")
+    if platform:
+        platforms.parse(platform)
+    given = {
+        "target": query.text("target"),
+        "filename": query.text("dockerfile") if query.text("dockerfile") != "." else "",
+        "image-resolve-mode": "pull" if query.flag("pull") else "default",
+        "platform": platform,
+        "force-network-mode": network if network in ("host", "none") else "",
+        "add-hosts": ",".join(_hosts(query)),
+        "shm-size": str(query.number("shmsize") or ""),
+        "ulimit": ",".join(_limits(query)),
+        "cgroup-parent": query.text("cgroupparent"),
+    }
+    return {
+        **{key: value for key, value in given.items() if value},
+        **({"no-cache": ""} if query.flag("nocache") else {}),
+        **{f"build-arg:{key}": value for key, value in arguments.items() if value is not None},
+        **{f"label:{key}": value for key, value in _object(query, "labels").items() if value is not None},
+    }
+
+
+def _hosts(query: Query) -> Iterator[str]:
+    for each in query.every("extrahosts"):
+        host, _, address = each.partition(":")
+        if not host or not address:
+            raise Invalid(f"invalid host {each}")
+        yield f"{host}={address}"
+
+
+def _limits(query: Query) -> Iterator[str]:
+    for each in _list(query, "ulimits"):
+        if not isinstance(each, dict):
+            raise _wrong("ulimits")
+        name, soft, hard = each.get("Name"), each.get("Soft", 0), each.get("Hard", 0)
+        if not isinstance(name, str) or not isinstance(soft, int) or not isinstance(hard, int):
+            raise _wrong("ulimits")
+        yield f"{name}={soft}:{hard}"
+
+
+def _exporters(query: Query) -> list[Exporter]:
+    found = _list(query, "outputs")
+    if len(found) > 1:
+        raise Invalid("multiple outputs not supported")
+    kind, attributes = _IMAGE, dict[str, str]()
+    for each in found:
+        if not isinstance(each, dict) or not isinstance(each.get("Type"), str):
+            raise _wrong("outputs")
+        kind, given = each["Type"], each.get("Attrs") or {}
+        if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+            raise _wrong("outputs")
+        attributes = {str(key): value for key, value in given.items()}
+    if kind == _NOTHING:
+        return []
+    names = dict.fromkeys(_named(each) for each in query.every("t") if each)
+    if names and kind in (_IMAGE, "image"):
+        attributes["name"] = ",".join(names)
+    return [{"Type": kind, "Attrs": attributes}]
+
+
+def _named(text: str) -> str:
+    reference = Reference.parse(text)
+    if reference.digest:
+        raise Invalid("build tag cannot contain a digest")
+    return reference.with_default_tag().canonical
+
+
+def _inline(arguments: dict[str, str | None]) -> list[CacheOptionsEntry]:
+    """The cache goes into the image where an argument asks for it; a value that is no flag asks for nothing."""
+    with contextlib.suppress(Invalid):
+        if boolean(arguments.get("BUILDKIT_INLINE_CACHE") or ""):
+            return [{"Type": "inline"}]
+    return []
+
+
+def _imports(query: Query) -> list[CacheOptionsEntry]:
+    found = _list(query, "cachefrom")
+    if not all(isinstance(each, str) for each in found):
+        raise _wrong("cachefrom")
+    return [{"Type": "registry", "Attrs": {"ref": str(each)}} for each in found if each]
+
+
+def _parsed(query: Query, name: str) -> object:
+    text = query.text(name)
+    try:
+        return jsontext.parse(text, name) if text else None
+    except Invalid as error:
+        raise Invalid(f"error reading {name}: {error}") from error
+
+
+def _wrong(name: str) -> Invalid:
+    return Invalid(f"error reading {name}: it is of the wrong type")
+
+
+def _list(query: Query, name: str) -> list[object]:
+    found = _parsed(query, name)
+    if found is not None and not isinstance(found, list):
+        raise _wrong(name)
+    return found or []
+
+
+def _object(query: Query, name: str) -> dict[str, str | None]:
+    found = _parsed(query, name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(value is None or isinstance(value, str) for value in found.values()):
+        raise _wrong(name)
+    return found
+
+
+def build(engine: DaemonParts, asked: Asked, body: Source, client: Client) -> None:
+    """Build what a request asks for, and tell its client. Raises EngineErrors, and what `client.send` raises.
+
+    body: of the request; a context, unless the context is elsewhere
+    """
+    if asked.upload:
+        uploads.bring(asked.id, body)
+        return
+    with contextlib.ExitStack() as stack:
+        if asked.remote == _UPLOAD:
+            body = stack.enter_context(uploads.brought(asked.id))
+        if asked.remote in ("", _UPLOAD):
+            asked.solve["FrontendAttrs"]["context"] = stack.enter_context(uploads.offered(body))
+        elif asked.remote != _SESSION:
+            asked.solve["FrontendAttrs"]["context"] = asked.remote
+        telling = _Telling(client, asked.quiet)
+        whole = protobuf.decode(SolveRequest, protobuf.encode(SolveRequest, asked.solve))
+
+        def begun(job: Job) -> None:
+            if asked.id:
+                stack.enter_context(_cancellable(asked.id, job.give_up))
+            telling.begin(job)
+
+        try:
+            told = controlservice.built(engine, whole, begun)
+        finally:
+            telling.end()
+    if any(each["Type"] in (_IMAGE, "image") for each in whole["Exporters"]):
+        digest = told.get("containerimage.digest")
+        if digest is None:
+            raise SystemFailure("missing image id")
+        client.send({"id": "moby.image.id", "aux": {"ID": digest}} if not asked.quiet else {"stream": f"{digest}\n"})
+
+
+@contextlib.contextmanager
+def _cancellable(id: str, give_up: Callable[[str], None]) -> Iterator[None]:
+    """The build can be cancelled by this id. Raises Conflict for one that another build has."""
+    with _lock:
+        if id in _running or len(_running) >= _MOST_RUNNING:
+            raise Conflict(f"a build with the id {id} runs already, or too many run")
+        _running[id] = give_up
+    try:
+        yield
+    finally:
+        with _lock:
+            del _running[id]
+
+
+def cancel(id: str) -> None:
+    """End the build with this id of its client's; nothing where none runs. Raises Invalid."""
+    if not id:
+        raise Invalid("build ID not provided")
+    with _lock:
+        give_up = _running.get(id)
+    if give_up is not None:
+        give_up("the build was cancelled")
+
+
+class _Telling:
+    """Tells a client what a build does, in a thread of its own, and ends the build when the client goes."""
+
+    def __init__(self, client: Client, quiet: bool) -> None:
+        self._client = client
+        self._quiet = quiet
+        self._done = threading.Event()
+        self._begun = False
+
+    def begin(self, job: Job) -> None:
+        """The build begins."""
+        self._begun = True
+        worker.begin("build progress", lambda: self._follow(job, job.progress))
+
+    def end(self) -> None:
+        """The build has ended: wait until the client was told all."""
+        if self._begun:
+            self._done.wait()
+
+    def _follow(self, job: Job, progress: Progress) -> None:
+        try:
+            for event in progress.follow():
+                if event is None:
+                    if self._client.gone():
+                        job.give_up("the client has gone")
+                elif not self._quiet:
+                    data = base64.b64encode(protobuf.encode(StatusResponse, event)).decode()
+                    self._client.send({"id": "moby.buildkit.trace", "aux": data})
+        except Exception:
+            job.give_up("the client has gone")
+            if not self._client.gone():
+                raise
+        finally:
+            self._done.set()
