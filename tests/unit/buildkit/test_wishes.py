@@ -12,10 +12,8 @@ def test_clients_that_know_one_exporter() -> None:
     """Those before BuildKit 0.13 name it elsewhere."""
     asked = protobuf.decode(SolveRequest, b"")
     asked |= {"ExporterDeprecated": "moby", "ExporterAttrsDeprecated": {"name": "a:b"}}
-    assert exporting.exporters_of(asked) == [{"Type": "moby", "Attrs": {"name": "a:b"}}]
-    with pytest.raises(NotBuilt, match="the exporter tar"):
-        exporting.exporters_of({**asked, "ExporterDeprecated": "tar"})
-    assert exporting.exporters_of(protobuf.decode(SolveRequest, b"")) == []
+    assert exporting.asked_of(asked) == [{"Type": "moby", "Attrs": {"name": "a:b"}}]
+    assert exporting.asked_of(protobuf.decode(SolveRequest, b"")) == []
 
 
 def test_nothing_asked() -> None:
