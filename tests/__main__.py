@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.setup import compose, guest, redis
+from tests.setup import buildctl, compose, guest, redis
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -42,6 +42,11 @@ UNPACKED = {
     "dockerd": ("docker.io",),
     "containerd": ("containerd",),
     "runc": ("runc",),
+}
+# What the machine's Go builds, in words.
+BUILT = {
+    f"compose {compose.VERSION} and its buildx": compose.PROGRAMS,
+    f"buildctl {buildctl.VERSION}": buildctl.PROGRAMS,
 }
 FUZZER = "atheris>=2.3"
 # libFuzzer's library has the version of its compiler in its name.
@@ -207,17 +212,19 @@ def environment() -> Path:
 def set_up() -> Path:
     """All that the tests need and that is missing; the python of their environment."""
     with contextlib.ExitStack() as stack:
-        finish = None
-        reason = "" if compose.complete(CACHE) else compose.unable()
-        if reason:
-            say(f"without compose {compose.VERSION}, for {reason}; tests that need it are skipped")
-        elif not compose.complete(CACHE):
-            say(f"building compose {compose.VERSION} and its buildx, which takes some minutes")
-            finish = stack.enter_context(compose.building(CACHE))
+        finishing = {}
+        for what, programs in BUILT.items():
+            reason = "" if programs.complete(CACHE) else programs.unable()
+            if reason:
+                say(f"without {what}, for {reason}; tests that need it are skipped")
+            elif not programs.complete(CACHE):
+                say(f"building {what}, which takes some minutes")
+                finishing[what] = stack.enter_context(programs.building(CACHE))
         install_packages()
         python = environment()
-        if finish is not None and (reason := finish()):
-            say(f"without compose {compose.VERSION}; tests that need it are skipped:\n{reason}")
+        for what, finish in finishing.items():
+            if reason := finish():
+                say(f"without {what}; tests that need it are skipped:\n{reason}")
     return python
 
 
