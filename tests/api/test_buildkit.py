@@ -17,25 +17,8 @@ from engine.daemon.buildkit.messages import content, control, gateway
 from engine.protocols import grpc as ours
 from engine.protocols import protobuf
 from tests.harness.daemon import Daemon
+from tests.harness.frontends import UPGRADE, dial
 from tests.harness.links import LONG, running
-
-UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
-
-
-def dial(daemon: Daemon, path: str, fields: str = UPGRADE) -> socket.socket:
-    """A connection whose upgrade the daemon has accepted."""
-    peer = socket.socket(socket.AF_UNIX)
-    peer.settimeout(LONG)
-    peer.connect(str(daemon.socket))
-    peer.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n".encode())
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        more = peer.recv(1)
-        assert more, head
-        head += more
-    assert head.startswith(b"HTTP/1.1 101"), head
-    assert b"\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n" in head
-    return peer
 
 
 @contextlib.contextmanager
@@ -69,8 +52,7 @@ def test_the_worker(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"Definition": {"ops": [b"x"]}}, "a graph of operations (LLB) is not built in this engine"),
-        ({"Frontend": "gateway.v0"}, "the frontend gateway.v0 is not built in this engine"),
+        ({"Frontend": "moon.v0"}, "the frontend moon.v0 is not built in this engine"),
         ({"Entitlements": ["network.host"]}, "entitlements (--allow) is not built in this engine"),
         ({"Cache": {"Exports": [{"Type": "inline"}]}}, "exporting a cache (--cache-to) is not built in this engine"),
         ({"Exporters": [{"Type": "x"}]}, "the exporter x (--output) is not built in this engine"),

@@ -1,80 +1,165 @@
-"""The service LLBBridge: what the frontend of a client asks of the build that it belongs to.
+"""The service LLBBridge: what a frontend asks of the build that it belongs to.
 
-A call names its build by a field of its head. Each method runs in a thread of its own.
+A call of the client's own frontend names its build by a field of its head. The frontend of an image has a connection of
+its own. Each method takes one message and gives one, in a thread of its own.
 """
 
 import functools
-import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
-from engine.daemon.buildkit import frontend, jobs, methods, wishes, workers
-from engine.daemon.buildkit.jobs import Job
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.buildkit import jobs, methods, workers
+from engine.daemon.buildkit.llb import asking, returned, showing, sourcemeta
+from engine.daemon.buildkit.llb.asking import Asker
 from engine.daemon.buildkit.messages import gateway
 from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.serving import Call
+from engine.daemon.images.layers import merged
 from engine.daemon.parts import DaemonParts
-from engine.errors import NotBuilt
+from engine.errors import Invalid, NotBuilt
 from engine.protocols import grpc, protobuf
+
+Seen = TypeVar("Seen")
 
 _BUILD = b"buildkit-controlapi-buildid"
 
 
-def ping(engine: DaemonParts, call: Call[gateway.PingRequest, gateway.PongResponse]) -> None:
-    """What the client may ask."""
-    call.one()
-    with _job(call):
-        call.send(
-            {
-                "FrontendAPICaps": workers.frontend_capabilities(),
-                "LLBCaps": workers.graph_capabilities(),
-                "Workers": [workers.record(engine)],
-            }
-        )
+def ping(engine: DaemonParts, _asker: Asker, _asked: gateway.PingRequest) -> gateway.PongResponse:
+    """What the frontend may ask."""
+    return {
+        "FrontendAPICaps": workers.frontend_capabilities(),
+        "LLBCaps": workers.graph_capabilities(),
+        "Workers": [workers.record(engine)],
+    }
 
 
-def solve(engine: DaemonParts, call: Call[gateway.SolveRequest, gateway.SolveResponse]) -> None:
-    """Build what a frontend of this engine makes of the options; the client gets a reference to the result."""
-    asked = call.one()
-    if asked["Frontend"] != wishes.NAME:
-        what = f"the frontend {asked['Frontend']}" if asked["Frontend"] else "a graph of operations (LLB)"
-        raise NotBuilt(f"{what} is not built in this engine")
-    if asked["FrontendInputs"] or asked["CacheImports"] or asked["SourcePolicies"]:
-        raise NotBuilt("inputs, imported caches and source policies of a frontend are not built in this engine")
-    with _job(call) as job:
-        outcome = frontend.solve(engine, job, asked["FrontendOpt"])
-        id = ""  # nothing was built: the client has asked a question, which the metadata answer
-        if outcome.trees:
-            id = os.urandom(16).hex()
-            job.outcomes[id] = outcome
-        call.send({"ref": id, "result": {"ref": {"id": id}, "metadata": outcome.metadata}})
+def solve(engine: DaemonParts, asker: Asker, asked: gateway.SolveRequest) -> gateway.SolveResponse:
+    """Promise what a definition is about, or what another frontend makes."""
+    if asked["CacheImports"]:
+        raise NotBuilt("imported caches of a frontend are not built in this engine")
+    _no_policies(bool(asked["SourcePolicies"]))
+    if asked["Final"]:
+        raise NotBuilt("a frontend that ends without LLBBridge/Return is not built in this engine")
+    found = asking.solve(
+        engine, asker.job, asked["Definition"], asked["Frontend"], asked["FrontendOpt"], asked["FrontendInputs"]
+    )
+    if asked["Evaluate"]:
+        returned.outcome(found)
+    return returned.told(found, asker.references, asked)
 
 
-def return_(_engine: DaemonParts, call: Call[gateway.ReturnRequest, gateway.ReturnResponse]) -> None:
-    """The client's frontend has ended."""
-    asked = call.one()
+def evaluate(_engine: DaemonParts, asker: Asker, asked: gateway.EvaluateRequest) -> gateway.EvaluateResponse:
+    """Make what was promised."""
+    asker.references.find(asked["Ref"]).tree()
+    return {}
+
+
+def read_file(engine: DaemonParts, asker: Asker, asked: gateway.ReadFileRequest) -> gateway.ReadFileResponse:
+    """The bytes of a file of a tree that was promised, or some of them."""
+    part, path = asked["Range"], asked["FilePath"]
+    offset, length = (part["Offset"], part["Length"]) if part is not None else (0, None)
+    return {"Data": _looked(engine, asker, asked["Ref"], lambda root: showing.file(root, path, offset, length))}
+
+
+def read_dir(engine: DaemonParts, asker: Asker, asked: gateway.ReadDirRequest) -> gateway.ReadDirResponse:
+    """The entries of a directory of such a tree."""
+    path, pattern = asked["DirPath"], asked["IncludePattern"]
+    return {"entries": _looked(engine, asker, asked["Ref"], lambda root: showing.directory(root, path, pattern))}
+
+
+def stat_file(engine: DaemonParts, asker: Asker, asked: gateway.StatFileRequest) -> gateway.StatFileResponse:
+    """What a path of such a tree is."""
+    return {"stat": _looked(engine, asker, asked["Ref"], lambda root: showing.one(root, asked["Path"]))}
+
+
+def _looked(engine: DaemonParts, asker: Asker, ref: str, look: Callable[[int], Seen]) -> Seen:
+    tree = asker.references.find(ref).tree()
+    return merged.within(engine.images.layer_root, Snapshot(tree.parts).layers, look)
+
+
+def resolve_image_config(
+    engine: DaemonParts, asker: Asker, asked: gateway.ResolveImageConfigRequest
+) -> gateway.ResolveImageConfigResponse:
+    """The document of an image."""
+    _no_policies(bool(asked["SourcePolicies"]))
+    if asked["ResolverType"]:
+        raise NotBuilt("resolving an image of a client's store (oci-layout) is not built in this engine")
+    found = sourcemeta.image(engine, asker.job, asked["Ref"], asked["Platform"], asked["ResolveMode"], asked["LogName"])
+    return {"Digest": found.digest, "Config": found.config, "Ref": asked["Ref"]}
+
+
+def resolve_source_meta(
+    engine: DaemonParts, asker: Asker, asked: gateway.ResolveSourceMetaRequest
+) -> gateway.ResolveSourceMetaResponse:
+    """What is known of a source before it is taken."""
+    _no_policies(bool(asked["SourcePolicies"]))
+    return sourcemeta.source(engine, asker.job, asked)
+
+
+def _no_policies(there: bool) -> None:
+    if there:
+        raise NotBuilt("source policies of a frontend are not built in this engine")
+
+
+def return_(_engine: DaemonParts, asker: Asker, asked: gateway.ReturnRequest) -> gateway.ReturnResponse:
+    """The frontend has ended."""
     error = asked["error"]
-    with _job(call) as job:
-        if error is not None:
-            status = grpc.Status(error["code"], error["message"], protobuf.encode(Status, error))
-            job.answer(None, grpc.Failed(status))
-        else:
-            job.answer(asked["result"])
-        call.send({})
+    if error is not None:
+        status = grpc.Status(error["code"], error["message"], protobuf.encode(Status, error))
+        asker.answer(None, grpc.Failed(status))
+        return {}
+    if asked["result"] is None:
+        raise Invalid("result is required")
+    returned.read(asked["result"], asker.references)  # so that the frontend learns of what it does not have
+    asker.answer(asked["result"], None)
+    return {}
 
 
-def _job(call: Call[Any, Any]) -> AbstractContextManager[Job]:
-    return jobs.used(call.metadata.get(_BUILD, b"").decode("ascii", "replace"))
+def inputs(_engine: DaemonParts, asker: Asker, _asked: gateway.InputsRequest) -> gateway.InputsResponse:
+    """The definitions that the frontend was given."""
+    return {"Definitions": dict(asker.inputs)}
 
 
-_METHODS: dict[str, Callable[[DaemonParts, Any], None]] = {
+def warn(_engine: DaemonParts, asker: Asker, asked: gateway.WarnRequest) -> gateway.WarnResponse:
+    """A warning for whoever watches the build."""
+    info = asked["info"] or {"data": b""}
+    if not asker.job.progress.has_room(len(asked["short"]) + sum(map(len, asked["detail"])) + len(info["data"])):
+        raise Invalid("the frontend has given too many warnings")
+    told = {name: asked[name] for name in ("level", "short", "detail", "url", "info", "ranges")}
+    asker.job.progress.add({"warnings": [{"vertex": asked["digest"], **told}]})  # type: ignore[typeddict-item]
+    return {}
+
+
+def new_container(
+    _engine: DaemonParts, _asker: Asker, _asked: gateway.NewContainerRequest
+) -> gateway.NewContainerResponse:
+    """Containers of a frontend are not built."""
+    raise NotBuilt("containers that a frontend runs (gateway.exec) are not built in this engine")
+
+
+_METHODS: dict[str, Callable[[DaemonParts, Asker, Any], Any]] = {
     methods.GATEWAY + "Ping": ping,
     methods.GATEWAY + "Solve": solve,
+    methods.GATEWAY + "Evaluate": evaluate,
+    methods.GATEWAY + "ReadFile": read_file,
+    methods.GATEWAY + "ReadDir": read_dir,
+    methods.GATEWAY + "StatFile": stat_file,
+    methods.GATEWAY + "ResolveImageConfig": resolve_image_config,
+    methods.GATEWAY + "ResolveSourceMeta": resolve_source_meta,
     methods.GATEWAY + "Return": return_,
+    methods.GATEWAY + "Inputs": inputs,
+    methods.GATEWAY + "Warn": warn,
+    methods.GATEWAY + "NewContainer": new_container,
 }
 
 
 def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
-    """The methods by their paths."""
-    return {path: functools.partial(method, engine) for path, method in _METHODS.items()}
+    """The methods by their paths, for clients whose calls name their builds."""
+
+    def run(method: Callable[[DaemonParts, Asker, Any], Any], call: Call[Any, Any]) -> None:
+        asked = call.one()
+        with jobs.used(call.metadata.get(_BUILD, b"").decode("ascii", "replace")) as job:
+            call.send(method(engine, asking.own(job), asked))
+
+    return {path: functools.partial(run, method) for path, method in _METHODS.items()}

@@ -12,18 +12,17 @@ from typing import Any
 from engine.daemon.buildkit import (
     exporting,
     fieldfilters,
-    frontend,
     historyservice,
     jobs,
     methods,
     recording,
     sessions,
     usageservice,
-    wishes,
     workers,
 )
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link
+from engine.daemon.buildkit.llb import asking, returned
 from engine.daemon.buildkit.messages import control
 from engine.daemon.buildkit.messages.worker import WorkerRecord
 from engine.daemon.buildkit.outcome import Outcome
@@ -155,8 +154,6 @@ def _refuse(asked: control.SolveRequest) -> None:
     """Raise NotBuilt for what this engine cannot do."""
     cache = asked["Cache"] or {}
     wanted: tuple[tuple[str, object], ...] = (
-        ("building a graph of operations (LLB)", asked["Definition"]),
-        ("inputs of a frontend", asked["FrontendInputs"]),
         ("entitlements (--allow)", asked["Entitlements"]),
         ("source policies", asked["SourcePolicy"]),
         ("exporting a cache (--cache-to)", cache.get("Exports") or cache.get("ExportRefDeprecated")),
@@ -170,20 +167,14 @@ def _refuse(asked: control.SolveRequest) -> None:
 
 def _result(engine: DaemonParts, job: Job) -> Outcome | None:
     """What is built; None where the client wants nothing."""
-    name = job.asked["Frontend"]
-    if name == wishes.NAME:
-        outcome = frontend.solve(engine, job, job.asked["FrontendAttrs"])
-        return outcome if outcome.trees else None
-    if name:
-        raise NotBuilt(f"the frontend {name} is not built in this engine")
+    asked = job.asked
+    if asked["Frontend"] or (asked["Definition"] is not None and asked["Definition"]["ops"]):
+        definition, inputs = asked["Definition"], asked["FrontendInputs"]
+        return returned.outcome(
+            asking.solve(engine, job, definition, asked["Frontend"], asked["FrontendAttrs"], inputs)
+        )
     job.wait_for_answer()
-    result = job.returned
-    ref = result.get("ref") if result else None
-    if not ref or not ref["id"]:
-        return None
-    if ref["id"] not in job.outcomes:
-        raise Invalid(f"unknown reference {ref['id']}")
-    return job.outcomes[ref["id"]]
+    return returned.outcome(returned.read(job.returned, job.references)) if job.returned is not None else None
 
 
 _METHODS: dict[str, Callable[[DaemonParts, Any], None]] = {

@@ -51,11 +51,11 @@ class Failing:
         if lines is not None:
             source = Source(self._name, self._text)
             info = {"filename": source.name, "data": source.encoded, "language": "Dockerfile"}
-            details.append(_detail("errdefs.Source", {"info": info, "ranges": ranges(*lines)}))
+            details.append(detail("errdefs.Source", {"info": info, "ranges": ranges(*lines)}))
         if self._output.failed:
-            details.append(_detail("errdefs.Vertex", {"digest": self._output.failed}))
+            details.append(detail("errdefs.Vertex", {"digest": self._output.failed}))
         if isinstance(error, CommandFailed):
-            details.append(_detail("gatewayapi.ExitMessage", {"Code": error.code}))
+            details.append(detail("gatewayapi.ExitMessage", {"Code": error.code}))
         status: Status = {"code": code, "message": words, "details": details}
         return grpc.Status(code, words, protobuf.encode(Status, status))
 
@@ -76,5 +76,6 @@ def words_of(error: EngineError) -> str:
     return str(error)
 
 
-def _detail(name: str, value: Object) -> AnyMessage:
+def detail(name: str, value: Object) -> AnyMessage:
+    """One detail of a failure. name: its Go type, within BuildKit's module; value: its fields as Go's JSON has them"""
     return {"type_url": f"{_TYPES}{name}+json", "value": json.dumps(value, separators=(",", ":")).encode()}

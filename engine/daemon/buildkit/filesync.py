@@ -33,11 +33,13 @@ class Wanted:
     """What of the client's directory is to come. name: what the client calls the directory
 
     followed: only these paths, and what their links lead to; excluded: patterns of .dockerignore
+    included: patterns, one of which a path has to match, if there are any
     """
 
     name: str
     followed: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
 
     def fields(self) -> list[Field]:
         """How the client is told."""
@@ -45,6 +47,7 @@ class Wanted:
             *_fields("dir-name", (self.name,)),
             *_fields("followpaths", self.followed),
             *_fields("exclude-patterns", self.excluded),
+            *_fields("include-patterns", self.included),
         ]
 
 

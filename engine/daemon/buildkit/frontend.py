@@ -39,7 +39,7 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Outcome:
     """
     asked = wishes.read(options)
     session = sessions.find(job.asked["Session"])
-    _end_with(session, job)
+    end_with(session, job)
     with ClientFiles(engine.settings.data_root, job, session, asked) as files:
         return _built(engine, job, session, asked, files)
 
@@ -87,7 +87,7 @@ def _outcome(engine: DaemonParts, image: Image) -> Outcome:
     return Outcome((Tree(platforms.of(image.config), parts, image.config, image),), metadata)
 
 
-def _end_with(session: Session, job: Job) -> None:
+def end_with(session: Session, job: Job) -> None:
     """Have the build end when the client's session does."""
 
     def lost() -> None:

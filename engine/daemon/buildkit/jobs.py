@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from engine.daemon.build.graph.work import Caller
+from engine.daemon.buildkit.llb.references import References
 from engine.daemon.buildkit.messages.control import SolveRequest
 from engine.daemon.buildkit.messages.gateway import Result
-from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.buildkit.progress import Progress
 from engine.dataclass import dataclass, field
 from engine.errors import Conflict, EngineError, NotFound
@@ -33,7 +33,7 @@ class Cancelled(EngineError):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One build. held: closed at its end; outcomes: what LLBBridge/Solve has made, by the ids that the client got
+    """One build. held: closed at its end; references: what LLBBridge/Solve has promised to the client's frontend
 
     returned: what the client's own frontend gave back; users: calls that are at work for it, guarded by `_changed`
     """
@@ -42,7 +42,7 @@ class Job:
     asked: SolveRequest
     progress: Progress
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    references: References = field(default_factory=References)
     returned: Result | None = None
     failure: EngineError | None = None
     users: int = 0

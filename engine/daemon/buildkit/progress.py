@@ -37,14 +37,14 @@ class Progress:
         self._count = self._kept = 0
         self.followed = False
 
-    def vertex(self, name: str, inputs: tuple[str, ...] = ()) -> "Vertex":
-        """A step that is going to be made. inputs: digests of those that it needs"""
+    def vertex(self, name: str, inputs: tuple[str, ...] = (), digest: str = "") -> "Vertex":
+        """A step that is going to be made. inputs: digests of those that it needs; digest: its own, if it has one"""
         with self._changed:
             self._count += 1
             mark = f"{self._ref} {self._count} {name}"
-        vertex = Vertex(
-            self, f"sha256:{hashlib.sha256(mark.encode('utf-8', 'surrogateescape')).hexdigest()}", name, inputs
-        )
+        if not digest:
+            digest = f"sha256:{hashlib.sha256(mark.encode('utf-8', 'surrogateescape')).hexdigest()}"
+        vertex = Vertex(self, digest, name, inputs)
         vertex.tell()
         return vertex
 

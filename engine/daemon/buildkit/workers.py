@@ -3,6 +3,7 @@
 A capability is listed here once what it names is built, and not before: clients do without the others.
 """
 
+from engine.daemon.buildkit.llb import knowledge
 from engine.daemon.buildkit.messages.caps import APICap
 from engine.daemon.buildkit.messages.worker import BuildkitVersion, WorkerRecord
 from engine.daemon.images import platform as platforms
@@ -14,7 +15,11 @@ _GRAPH = (
     *("gc.freespacefilter", "history.filter"),
     *("exporter.image.annotations", "exporter.multiple", "exporter.sourcedateepoch"),
 )
-_FRONTEND = ("proto.refarray", "return", "returnmap", "solve.base")
+_FRONTEND = (
+    *("frontend.inputs", "gateway.evaluate", "gateway.solve.evaluate", "gateway.solve.metadata", "gateway.warnings"),
+    *("proto.refarray", "readdir", "readfile", "reference.output", "resolveimage", "resolveimage.resolvemode"),
+    *("return", "returnmap", "solve.base", "solve.inlinereturn", "source.metaresolver", "statfile"),
+)
 # With this label clients have a daemon export and push whatever it can; its value is shown, and means nothing else.
 _LABELS = {
     "org.mobyproject.buildkit.worker.executor": "engine",
@@ -39,5 +44,5 @@ def frontend_capabilities() -> list[APICap]:
 
 
 def graph_capabilities() -> list[APICap]:
-    """What a client may ask of a graph of operations, and of Control."""
-    return [{"ID": name, "Enabled": True} for name in _GRAPH]
+    """What a frontend may write into a graph of operations, and what a client may ask of Control."""
+    return [{"ID": name, "Enabled": True} for name in (*_GRAPH, *knowledge.CAPABILITIES)]

@@ -1,0 +1,75 @@
+"""One frontend as the build sees it, the client's own or that of an image: what it may name, and what it is answered.
+
+Runs on the threads of the frontend's calls.
+"""
+
+from collections.abc import Callable, Mapping
+
+from engine.daemon.buildkit import frontend, wishes
+from engine.daemon.buildkit.jobs import Job
+from engine.daemon.buildkit.llb import references, solving
+from engine.daemon.buildkit.llb.references import Reference, References
+from engine.daemon.buildkit.llb.returned import Answer
+from engine.daemon.buildkit.messages import gateway, ops
+from engine.daemon.buildkit.outcome import Outcome, Tree
+from engine.daemon.parts import DaemonParts
+from engine.dataclass import dataclass
+from engine.errors import EngineError, Invalid, NotBuilt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asker:
+    """One frontend. job: the build; inputs: what it was given; answer: takes its result, or why it has none
+
+    references: what it was promised
+    """
+
+    job: Job
+    inputs: Mapping[str, ops.Definition]
+    answer: Callable[[gateway.Result | None, EngineError | None], None]
+    references: References
+
+
+def own(job: Job) -> Asker:
+    """The client's own frontend."""
+    return Asker(job, job.asked["FrontendInputs"], job.answer, job.references)
+
+
+def solve(
+    engine: DaemonParts,
+    job: Job,
+    definition: ops.Definition | None,
+    name: str,
+    options: Mapping[str, str],
+    inputs: Mapping[str, ops.Definition],
+) -> Answer:
+    """What a definition is about, or what the frontend of that name makes. Raises EngineErrors.
+
+    options, inputs: of the frontend
+    """
+    if definition is not None and definition["ops"]:
+        if name:
+            raise Invalid("cannot solve with both Definition and Frontend specified")
+        return Answer(solving.of(engine, job).reference(definition))
+    if not name:
+        return Answer()
+    if name != wishes.NAME:
+        raise NotBuilt(f"the frontend {name} is not built in this engine")
+    if inputs:
+        raise NotBuilt("inputs of a frontend are not built in this engine")
+    return _promised(job, frontend.solve(engine, job, options))
+
+
+def _promised(job: Job, outcome: Outcome) -> Answer:
+    """Promises of trees that are there already."""
+    found = [_reference(job, tree) for tree in outcome.trees]
+    if len(found) > 1:
+        names = [str(tree.platform) for tree in outcome.trees]
+        return Answer(None, dict(zip(names, found, strict=True)), outcome.metadata)
+    return Answer(found[0] if found else None, {}, outcome.metadata)
+
+
+def _reference(job: Job, tree: Tree) -> Reference:
+    made, forget = references.promised(tree)
+    job.held.callback(forget)
+    return made

@@ -1,0 +1,126 @@
+"""Turns a definition's operations into nodes of the build graph: each kind by its own function, from one table.
+
+Pure, but for the operations that it makes. What this engine does not do is refused here, before anything is made.
+"""
+
+from collections.abc import Callable, Sequence
+
+from engine.daemon.build.graph.node import Input, Node, Operation
+from engine.daemon.buildkit.llb import (
+    execution,
+    imagesource,
+    localsource,
+    opnames,
+    promised,
+    references,
+    websource,
+    wellformed,
+)
+from engine.daemon.buildkit.llb.definition import Graph, Vertex
+from engine.daemon.buildkit.messages import ops
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
+from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass
+from engine.errors import Invalid, NotBuilt
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a graph's operations are of. session: id of the build's own; platform: of those that name none
+
+    credentials: gives those for a registry
+    met: is told of each node, with the digest of its operation
+    """
+
+    session: str
+    platform: Platform
+    credentials: Callable[[str], Object | None]
+    met: Callable[[Node, str], None]
+
+
+def convert(graph: Graph, scope: Scope) -> Input | None:
+    """The output that the graph is about; None for no files (scratch). Raises Invalid, NotBuilt."""
+    if graph.result is None:
+        return None
+    outputs: list[Sequence[Input]] = []
+    names: list[str] = []
+    for vertex in graph.vertices:
+        given = [outputs[place][output] for place, output in vertex.inputs]
+        names.append(opnames.name_of(vertex, [names[place] for place, _ in vertex.inputs]))
+        kind = wellformed.kind(vertex.op)
+        if kind == "passthrough":
+            passed = vertex.op["passthrough"]
+            outputs.append([given[place] for place in passed["outputs"]] if passed else [])
+            continue
+        if kind == "exec":
+            node, made = execution.convert(vertex, given, names[-1])
+        else:
+            node = Node(_KINDS[kind](vertex, scope), given, names[-1], vertex.metadata["ignore_cache"])
+            made = [node.output(index) for index in range(wellformed.outputs(vertex.op))]
+        scope.met(node, vertex.digest)
+        outputs.append(made)
+    place, output = graph.result
+    return outputs[place][output]
+
+
+def platform_of(vertex: Vertex, scope: Scope) -> Platform:
+    """The platform that an operation is for."""
+    named = vertex.op["platform"]
+    if named is None or not named["OS"]:
+        return scope.platform
+    return platforms.of({"os": named["OS"], "architecture": named["Architecture"], "variant": named["Variant"]})
+
+
+def _source(vertex: Vertex, scope: Scope) -> Operation:
+    source = vertex.op["source"]
+    assert source is not None  # the kind says so
+    identifier = source["identifier"]
+    scheme, separator, _ = identifier.partition("://")
+    if not separator or scheme not in _SOURCES:
+        raise NotBuilt(f"the source {identifier[:200]} is not built in this engine")
+    return _SOURCES[scheme](source, vertex, scope)
+
+
+def _image(source: ops.SourceOp, vertex: Vertex, scope: Scope) -> Operation:
+    platform = str(platform_of(vertex, scope))
+    return imagesource.read(source["identifier"], source["attrs"], platform, scope.credentials)
+
+
+def _local(source: ops.SourceOp, _vertex: Vertex, scope: Scope) -> Operation:
+    return localsource.read(source["identifier"], source["attrs"], scope.session)
+
+
+def _web(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
+    return websource.read(source["identifier"], source["attrs"])
+
+
+def _result(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
+    if source["attrs"]:
+        raise Invalid("a result has no attributes")
+    return promised.Promised(source["identifier"])
+
+
+_SOURCES: dict[str, Callable[[ops.SourceOp, Vertex, Scope], Operation]] = {
+    "docker-image": _image,
+    "local": _local,
+    "http": _web,
+    "https": _web,
+    references.NAMED.removesuffix("://"): _result,
+}
+
+
+def _unbuilt(what: str) -> Callable[[Vertex, Scope], Operation]:
+    def refuse(_vertex: Vertex, _scope: Scope) -> Operation:
+        raise NotBuilt(f"{what} of a graph of operations (LLB) is not built in this engine")
+
+    return refuse
+
+
+_KINDS: dict[str, Callable[[Vertex, Scope], Operation]] = {
+    "source": _source,
+    "file": _unbuilt("an action on files"),
+    "merge": _unbuilt("merging trees"),
+    "diff": _unbuilt("the difference of trees"),
+    "build": _unbuilt("a build within a build"),
+}

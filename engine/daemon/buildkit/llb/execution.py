@@ -1,0 +1,195 @@
+"""The operation `exec`: a command in a container, with its mounts, as the build graph runs it.
+
+Pure. What an operation of a client cannot have here is refused in words, before anything is made.
+"""
+
+import posixpath
+from collections.abc import Sequence
+
+from engine.daemon.build.graph.node import Input, Node
+from engine.daemon.build.mounting import Mount
+from engine.daemon.build.pulled import Nothing
+from engine.daemon.build.run import Command, Running, Shell
+from engine.daemon.buildkit.llb import wellformed
+from engine.daemon.buildkit.llb.definition import Vertex
+from engine.daemon.buildkit.messages import ops
+from engine.daemon.jsontext import Object
+from engine.errors import Invalid, NotBuilt
+
+_ROOT = "/"
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NETWORKS = {ops.UNSET: "default", ops.HOST: "host", ops.NONE: "none"}
+_SHARING = {ops.SHARED: "shared", ops.PRIVATE: "private", ops.LOCKED: "locked"}
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
+_MOST_MODE, _MOST_ID, _MOST_SIZE = 0o7777, (1 << 32) - 2, (1 << 63) - 1
+# The limits of a command's resources, as a HostConfig calls them. They do not decide what it makes.
+_RESOURCES = {
+    "memory": "Memory",
+    "memorySwap": "MemorySwap",
+    "cpuShares": "CpuShares",
+    "cpuPeriod": "CpuPeriod",
+    "cpuQuota": "CpuQuota",
+    "cpusetCpus": "CpusetCpus",
+    "cpusetMems": "CpusetMems",
+}
+
+
+def convert(vertex: Vertex, given: Sequence[Input], title: str) -> tuple[Node, list[Input]]:
+    """The node of the command, and the outputs of the operation. given: its inputs. Raises Invalid, NotBuilt."""
+    run = vertex.op["exec"]
+    assert run is not None and run["meta"] is not None  # a whole one has it
+    root = next(mount for mount in run["mounts"] if mount["dest"] == _ROOT)
+    if root["selector"].strip("/"):
+        raise NotBuilt("a part of a tree as the root of a command is not built in this engine")
+    below = given[root["input"]] if root["input"] != wellformed.EMPTY else Node(Nothing()).output()
+    mounts = [_mount(run["meta"], mount) for mount in run["mounts"] if mount is not root]
+    secrets = [_variable(each) for each in run["secretenv"]]
+    _no_devices(run)
+    operation = Running(
+        _command(run, run["meta"], root["readonly"]), title, (*mounts, *secrets), Shell(host=_host(vertex, run["meta"]))
+    )
+    node = Node(operation, (below, *given), title, vertex.metadata["ignore_cache"])
+    return node, _outputs(run, node, given)
+
+
+def _outputs(run: ops.ExecOp, node: Node, given: Sequence[Input]) -> list[Input]:
+    """The outputs in the order of their numbers, which is that of the mounts; those of the node begin with its root."""
+    found: list[Input] = []
+    place = 0
+    for mount in run["mounts"]:
+        if mount["output"] == wellformed.EMPTY:
+            continue
+        if mount["dest"] == _ROOT:
+            found.append(node.output(0))
+        elif _is_written(mount):
+            place += 1
+            found.append(node.output(place))
+        elif mount["input"] != wellformed.EMPTY:
+            found.append(given[mount["input"]])
+        else:
+            raise Invalid(f"the mount {mount['dest']} has an output, and nothing that it could be")
+    return found
+
+
+def _is_written(mount: ops.Mount) -> bool:
+    """Whether what the command writes there is an output, and not the input as it was."""
+    writable = not mount["readonly"] or mount["input"] == wellformed.EMPTY
+    return mount["output"] != wellformed.EMPTY and mount["mountType"] == ops.BIND and writable
+
+
+def _command(run: ops.ExecOp, meta: ops.Meta, readonly: bool) -> Command:
+    env = [_text(each) for each in meta["env"]]
+    names = {each.partition("=")[0] for each in env}
+    if "PATH" not in names:
+        env.append(_PATH)
+    proxies = _proxies(meta["proxy_env"], names)
+    return Command(
+        argv=tuple(map(_text, meta["args"])),
+        env=(*env, *proxies),
+        unknown=frozenset(each.partition("=")[0] for each in proxies),
+        workdir=_text(meta["cwd"]) or "/",
+        user=_text(meta["user"]),
+        network=_NETWORKS[run["network"]],
+        hosts=tuple(f"{_text(each['Host'])}:{_text(each['IP'])}" for each in meta["extraHosts"]),
+        hostname=_text(meta["hostname"]),
+        security="insecure" if run["security"] == ops.INSECURE else "sandbox",
+        readonly=readonly,
+        codes=tuple(meta["validExitCodes"]) or (0,),
+    )
+
+
+def _proxies(given: ops.ProxyEnv | None, known: set[str]) -> list[str]:
+    """The variables of proxies, in both ways of writing their names, as far as the command has none of its own."""
+    if given is None:
+        return []
+    values: list[tuple[str, str]] = []
+    for name in _PROXIES:
+        value = _text(given[name])  # type: ignore[literal-required]
+        if value:
+            values += [(name, value), (name.upper(), value)]
+    return [f"{name}={value}" for name, value in values if name not in known]
+
+
+def _host(vertex: Vertex, meta: ops.Meta) -> Object:
+    """What the container has beside that, as a part of a HostConfig."""
+    host: Object = {}
+    if meta["ulimit"]:
+        host["Ulimits"] = [
+            {"Name": _text(each["Name"]), "Soft": each["Soft"], "Hard": each["Hard"]} for each in meta["ulimit"]
+        ]
+    if meta["cgroupParent"]:
+        host["CgroupParent"] = _text(meta["cgroupParent"])
+    resources = vertex.metadata["linux_resources"]
+    if resources is not None:
+        asked = {shown: resources[name] for name, shown in _RESOURCES.items()}  # type: ignore[literal-required]
+        host |= {shown: _text(value) if isinstance(value, str) else value for shown, value in asked.items() if value}
+    return host
+
+
+def _mount(meta: ops.Meta, mount: ops.Mount) -> Mount:
+    target = posixpath.normpath(posixpath.join("/", meta["cwd"], _text(mount["dest"])))
+    source = None if mount["input"] == wellformed.EMPTY else 1 + mount["input"]
+    selector = _text(mount["selector"])
+    match mount["mountType"]:
+        case ops.BIND:
+            written, readonly = _is_written(mount), mount["readonly"] and source is not None
+            return Mount(
+                type="bind", target=target, source=source, selector=selector, readonly=readonly, output=written
+            )
+        case ops.CACHE:
+            cache = mount["cacheOpt"] or {"ID": "", "sharing": ops.SHARED}
+            if cache["sharing"] not in _SHARING:
+                raise Invalid(f"invalid sharing of the cache {cache['ID']}")
+            return Mount(
+                type="cache",
+                target=target,
+                source=source,
+                selector=selector,
+                readonly=mount["readonly"],
+                id=_text(cache["ID"]),
+                sharing=_SHARING[cache["sharing"]],
+            )
+        case ops.TMPFS:
+            size = (mount["TmpfsOpt"] or {"size": 0})["size"]
+            if not 0 <= size <= _MOST_SIZE:
+                raise Invalid(f"invalid size of the tmpfs {target}")
+            return Mount(type="tmpfs", target=target, size=size)
+        case ops.SECRET:
+            return _given("secret", target, mount["secretOpt"])
+        case _:
+            return _given("ssh", target, mount["SSHOpt"])
+
+
+def _given(kind: str, target: str, option: ops.SecretOpt | ops.SSHOpt | None) -> Mount:
+    if option is None:
+        raise Invalid(f"invalid {kind} mount options")
+    if option["mode"] > _MOST_MODE or max(option["uid"], option["gid"]) > _MOST_ID:
+        raise Invalid(f"invalid mode or owner of the {kind} {target}")
+    return Mount(
+        type=kind,
+        target=target,
+        id=_text(option["ID"]) or ("default" if kind == "ssh" else posixpath.basename(target)),
+        uid=option["uid"],
+        gid=option["gid"],
+        mode=option["mode"],
+        required=not option["optional"],
+    )
+
+
+def _variable(secret: ops.SecretEnv) -> Mount:
+    name = _text(secret["name"])
+    if not name or "=" in name:
+        raise Invalid(f"invalid name of a variable: {name}")
+    return Mount(type="secret", target="", id=_text(secret["ID"]) or name, env=name, required=not secret["optional"])
+
+
+def _no_devices(run: ops.ExecOp) -> None:
+    for device in run["cdiDevices"]:
+        if not device["optional"]:
+            raise NotBuilt(f"the CDI device {device['name']}: devices of builds are not built in this engine")
+
+
+def _text(text: str) -> str:
+    if "\0" in text:
+        raise Invalid("invalid exec op: a NUL in a text")
+    return text

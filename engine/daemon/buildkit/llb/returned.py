@@ -1,0 +1,137 @@
+"""What a frontend has made of a request, as promises; and the same as messages, and as what exporters take.
+
+Pure, but for the making of trees that were promised.
+"""
+
+import datetime
+import json
+from collections.abc import Mapping
+
+from engine.daemon.buildkit.llb.references import Reference, References
+from engine.daemon.buildkit.messages import gateway
+from engine.daemon.buildkit.outcome import Outcome, Tree
+from engine.daemon.images import image as documents
+from engine.daemon.images import platform as platforms
+from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass, field
+from engine.errors import Invalid
+
+CONFIG, PLATFORMS = "containerimage.config", "refs.platforms"
+"""Names in a result's metadata: the document of an image (with `/PLATFORM` for one of several), and the platforms."""
+_MOST_PLATFORMS = 100
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_COMMENT = "buildkit.exporter.image.v0"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a frontend has made. one: the tree, None for no files; several: those of platforms, by their names
+
+    metadata: what the frontend says about it
+    """
+
+    one: Reference | None = None
+    several: Mapping[str, Reference] = field(default_factory=dict)
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def told(answer: Answer, references: References, asked: gateway.SolveRequest) -> gateway.SolveResponse:
+    """The message of an answer, whose trees get ids among these references. Raises Invalid for an old client."""
+    result: gateway.Result = {"metadata": dict(answer.metadata)}
+    if answer.several:
+        if not asked["allowResultReturn"]:
+            raise Invalid("solve did not return default result")
+        refs = {name: _ref(each, references) for name, each in answer.several.items()}
+        if asked["allowResultArrayRef"]:
+            result["refs"] = {"refs": refs}
+        else:
+            result["refsDeprecated"] = {"refs": {name: each["id"] for name, each in refs.items()}}
+        return {"result": result}
+    ref: gateway.Ref = _ref(answer.one, references) if answer.one is not None else {"id": ""}
+    if asked["allowResultArrayRef"]:
+        result["ref"] = ref
+    else:
+        result["refDeprecated"] = ref["id"]
+    return {"result": result, "ref": "" if asked["allowResultReturn"] else ref["id"]}
+
+
+def _ref(reference: Reference, references: References) -> gateway.Ref:
+    return {"id": references.add(reference), "ops": reference.definition}
+
+
+def read(result: gateway.Result, references: References) -> Answer:
+    """The answer that a message of a frontend is, whose ids are among these references. Raises NotFound, Invalid."""
+    metadata = result["metadata"]
+    if result["attestations"]:
+        raise Invalid("attestations of a frontend are not taken by this engine")
+    if result["refs"] is not None:
+        named = {name: ref["id"] for name, ref in result["refs"]["refs"].items()}
+    elif result["refsDeprecated"] is not None:
+        named = dict(result["refsDeprecated"]["refs"])
+    else:
+        id = result["ref"]["id"] if result["ref"] is not None else result["refDeprecated"]
+        return Answer(references.find(id) if id else None, {}, metadata)
+    if len(named) > _MOST_PLATFORMS:
+        raise Invalid(f"a result for more than {_MOST_PLATFORMS} platforms")
+    return Answer(None, {name: references.find(id) for name, id in named.items() if id}, metadata)
+
+
+def outcome(answer: Answer) -> Outcome | None:
+    """What exporters take: all trees, made now; None for an answer without files. Raises EngineErrors."""
+    metadata = dict(answer.metadata)
+    if answer.several:
+        order = [name for name in _order(metadata) if name in answer.several]
+        if not order and len(answer.several) > 1:
+            raise Invalid("unable to export multiple refs, missing platforms mapping")
+        chosen = order or list(answer.several)
+        trees = tuple(_complete(answer.several[name].tree(), _config(metadata, name)) for name in chosen)
+        return Outcome(trees, metadata)
+    if answer.one is None:
+        return None
+    return Outcome((_complete(answer.one.tree(), _config(metadata, "")),), metadata)
+
+
+def _order(metadata: Mapping[str, bytes]) -> list[str]:
+    """The names of a result's platforms, in the order in which the frontend tells them."""
+    if PLATFORMS not in metadata:
+        return []
+    found = documents.load(metadata[PLATFORMS], PLATFORMS).get("Platforms")
+    if not isinstance(found, list) or len(found) > _MOST_PLATFORMS:
+        raise Invalid(f"invalid {PLATFORMS}")
+    return [str(each.get("ID")) for each in found if isinstance(each, dict)]
+
+
+def _config(metadata: Mapping[str, bytes], name: str) -> bytes | None:
+    own = metadata.get(f"{CONFIG}/{name}") if name else None
+    return own if own is not None else metadata.get(CONFIG)
+
+
+def _complete(tree: Tree, config: bytes | None) -> Tree:
+    """The tree with the document of its image, as a frontend gives it. Raises Invalid."""
+    if tree.config and (config is None or config == documents.dump(tree.config)):
+        return tree
+    given = documents.load(config, CONFIG) if config else {"config": {"Env": [_PATH]}}
+    diff_ids = [part.layer.diff_id for part in tree.parts]
+    document = {
+        **given,
+        "architecture": given.get("architecture") or tree.platform.architecture,
+        "os": given.get("os") or tree.platform.os,
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        "history": _history(given, len(diff_ids)),
+    }
+    checked = documents.config_of(json.dumps(document).encode(), len(diff_ids))
+    return Tree(platforms.of(checked), tree.parts, checked)
+
+
+def _history(given: Object, layers: int) -> list[Object]:
+    """The steps that the frontend tells, so that as many have a layer as there are layers."""
+    found = given.get("history")
+    told = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    kept: list[Object] = []
+    left = layers
+    for each in told:
+        empty = bool(each.get("empty_layer")) or not left
+        kept.append({**each, "empty_layer": True} if empty else each)
+        left -= 0 if empty else 1
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return [*kept, *({"created": now, "comment": _COMMENT} for _ in range(left))]

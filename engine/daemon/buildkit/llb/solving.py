@@ -1,0 +1,95 @@
+"""What solves the graphs that the frontends of one build ask for: one solver, with the build's keeper and cache.
+
+It is made when the first graph comes, and ends with the build. Any thread of the build may use it; the lock of the
+table is held for a look or a change.
+"""
+
+import threading
+from collections.abc import Callable
+
+from engine.daemon.build.context import scratch
+from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.node import Input
+from engine.daemon.build.graph.results import Results
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.graph.solver import Build, Solver, processors
+from engine.daemon.buildkit import frontend, sessions
+from engine.daemon.buildkit.jobs import Job
+from engine.daemon.buildkit.llb import conversion, definition, explaining, vertices
+from engine.daemon.buildkit.llb.conversion import Scope
+from engine.daemon.buildkit.llb.references import Reference
+from engine.daemon.buildkit.messages import ops
+from engine.daemon.buildkit.offers import SessionGiver
+from engine.daemon.buildkit.outcome import Tree
+from engine.daemon.buildkit.sessions import Session
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
+from engine.daemon.jsontext import Object
+from engine.daemon.parts import DaemonParts
+from engine.errors import EngineError
+
+
+class Solving:
+    """The solver of one build. shown: tells the build's progress of its nodes"""
+
+    def __init__(self, engine: DaemonParts, job: Job) -> None:
+        """Opens what the build needs; `job` closes it at its end. Raises NotFound for a session that does not come."""
+        session = sessions.find(job.asked["Session"]) if job.asked["Session"] else None
+        if session is not None:
+            frontend.end_with(session, job)
+        self.shown = vertices.Shown(job.progress)
+        keeper = job.held.enter_context(Keeper(engine.images))
+        results = Results(engine.database, keeper, held=True)
+        job.held.callback(results.close)
+        room = job.held.enter_context(scratch(engine.settings.data_root))
+        giver = SessionGiver(session) if session is not None else None
+        shared = (engine, keeper, results, room, job.caller, self.shown, giver)
+        self._solver = Solver(Build(*shared, most=processors()))
+        self._scope = Scope(
+            session.id if session is not None else "", platforms.host(), _credentials(session), self.shown.meet
+        )
+
+    def reference(self, asked: ops.Definition) -> Reference:
+        """The promise of what a definition is about. Raises Invalid, NotBuilt."""
+        graph = definition.read(asked)
+        wanted = conversion.convert(graph, self._scope)
+        platform = self._scope.platform
+        if graph.result is not None:
+            platform = conversion.platform_of(graph.vertices[graph.result[0]], self._scope)
+        return Reference(asked, lambda: self._tree(wanted, platform, graph.sources))
+
+    def _tree(self, wanted: Input | None, platform: Platform, sources: ops.Source | None) -> Tree:
+        try:
+            found = self._solver.snapshot(wanted) if wanted is not None else Snapshot()
+        except EngineError as error:
+            raise explaining.explained(error, self.shown.failed(error), sources) from error
+        return Tree(platform, found.parts, {})
+
+
+def _credentials(session: Session | None) -> Callable[[str], Object | None]:
+    if session is None:
+        return lambda _domain: None
+    return lambda domain: frontend.credentials(session, domain)
+
+
+_changed = threading.Lock()
+_running: dict[str, Solving] = {}  # by the ref of the build; guarded by `_changed`
+
+
+def of(engine: DaemonParts, job: Job) -> Solving:
+    """The one of a build, made now if it was not before. Raises NotFound."""
+    with _changed:
+        found = _running.get(job.ref)
+    if found is not None:
+        return found
+    made = Solving(engine, job)
+    with _changed:
+        found = _running.setdefault(job.ref, made)  # another thread may have been faster: what it made is used
+    if found is made:
+        job.held.callback(lambda: _forget(job.ref))
+    return found
+
+
+def _forget(ref: str) -> None:
+    with _changed:
+        del _running[ref]

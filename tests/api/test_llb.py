@@ -1,0 +1,250 @@
+"""Graphs of operations (LLB) as a frontend brings them: what comes of each kind, and what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.daemon.buildkit.messages import ops
+from engine.daemon.buildkit.messages.known import Status
+from engine.errors import EngineError
+from engine.protocols import grpc, protobuf
+from tests.harness.daemon import Daemon
+from tests.harness.frontends import Frontend, frontend
+from tests.harness.graphs import Made, Writer
+
+IMAGE = "busybox:latest"
+
+
+def refused(error: pytest.ExceptionInfo[EngineError], code: int, words: str) -> None:
+    """The status with which a call failed."""
+    assert isinstance(error.value, grpc.Failed)
+    assert error.value.status.code == code, error.value.status
+    assert words in error.value.status.words
+
+
+def test_an_image_is_a_tree(daemon: Daemon, busybox: str) -> None:
+    writer = Writer()
+    with frontend(daemon) as asked:
+        ref = asked.solve(writer.definition(writer.image(IMAGE)))
+        assert "bin" in asked.names(ref, "/")
+        assert asked("StatFile", {"Ref": ref, "Path": "/bin"})["stat"]["mode"] & 1 << 31
+        asked("Evaluate", {"Ref": ref})
+
+
+def test_the_document_of_an_image(daemon: Daemon, busybox: str) -> None:
+    with frontend(daemon) as asked:
+        found = asked("ResolveImageConfig", {"Ref": IMAGE, "ResolveMode": "local"})
+        assert json.loads(found["Config"])["os"] == "linux" and found["Digest"] == busybox
+        op = {"identifier": f"docker-image://{IMAGE}", "attrs": {}}
+        told = asked("ResolveSourceMeta", {"Source": op})
+        assert (told["Image"]["Digest"], told["Image"]["Config"]) == (found["Digest"], found["Config"])
+
+
+def made(asked: Frontend, writer: Writer, result: Made) -> str:
+    """The id of what comes of it."""
+    return asked.solve(writer.definition(result), Evaluate=True)
+
+
+def test_a_command(daemon: Daemon, busybox: str) -> None:
+    writer = Writer()
+    script = (
+        "echo $A $(pwd) $(id -u):$(id -g) $(hostname) > /tmp/out; cat /etc/hosts > /tmp/hosts; ulimit -n > /tmp/limit"
+    )
+    meta = {
+        "env": ["A=b"],
+        "cwd": "/tmp",
+        "user": "7:8",
+        "hostname": "somewhere",
+        "extraHosts": [{"Host": "other", "IP": "10.9.8.7"}],
+        "ulimit": [{"Name": "nofile", "Soft": 77, "Hard": 78}],
+    }
+    base = writer.run(writer.image(IMAGE), "sh", "-c", "mkdir -p /tmp; chmod 1777 /tmp")
+    with frontend(daemon) as asked:
+        ref = made(asked, writer, writer.run(base, "sh", "-ec", script, meta=meta))
+        assert asked.read(ref, "/tmp/out") == b"b /tmp 7:8 somewhere\n"
+        assert b"10.9.8.7\tother" in asked.read(ref, "/tmp/hosts")
+        assert asked.read(ref, "/tmp/limit") == b"77\n"
+
+
+def test_a_command_is_run_once(daemon: Daemon, busybox: str) -> None:
+    """The next build finds what it has made, unless it is to be made anew; what it writes is told under its digest."""
+    seen = []
+    for about in ({}, {}, {"ignore_cache": True}):
+        writer = Writer()
+        said = {"description": {"llb.customname": "the time"}, **about}
+        command = writer.run(writer.image(IMAGE), "sh", "-c", "cat /proc/uptime | tee /now", about=said)
+        with frontend(daemon) as asked:
+            seen.append(asked.read(asked.solve(writer.definition(command)), "/now"))
+            asked("Return", {"result": {"ref": {}}})
+            told = [each for event in asked.events() for each in event["vertexes"] if each["digest"] == command.digest]
+        assert {each["name"] for each in told} == {"the time"} and told[-1]["completed"]
+        assert told[-1]["cached"] == (len(seen) == 2)
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_a_command_that_fails(daemon: Daemon, busybox: str) -> None:
+    writer = Writer()
+    base = writer.image(IMAGE)
+    failing = writer.run(base, "sh", "-c", "echo words; exit 7")
+    place: ops.Location = {"ranges": [{"start": {"line": 2}, "end": {"line": 2}}]}
+    writer.source = {
+        "infos": [{"filename": "F", "data": b"one\ntwo\n"}],
+        "locations": {failing.digest: {"locations": [place]}},
+    }
+    with frontend(daemon) as asked:
+        with pytest.raises(EngineError) as caught:
+            made(asked, writer, failing)
+        refused(caught, grpc.UNKNOWN, 'process "sh -c echo words; exit 7" did not complete successfully: exit code: 7')
+        status = protobuf.decode(Status, caught.value.status.details)  # type: ignore[attr-defined]
+        details = {each["type_url"].rpartition("/")[2]: json.loads(each["value"]) for each in status["details"]}
+        assert details["gatewayapi.ExitMessage+json"] == {"Code": 7}
+        assert details["errdefs.Vertex+json"] == {"digest": failing.digest}
+        (lines,) = details["errdefs.Source+json"]["ranges"]
+        assert (lines["start"]["line"], details["errdefs.Source+json"]["info"]["filename"]) == (2, "F")
+        allowed = writer.run(base, "sh", "-c", "echo seven > /out; exit 7", meta={"validExitCodes": [7]})
+        assert asked.read(made(asked, writer, allowed), "/out") == b"seven\n"
+
+
+def test_networks_of_a_command(daemon: Daemon, busybox: str) -> None:
+    writer = Writer()
+    base = writer.image(IMAGE)
+    with frontend(daemon) as asked:
+        none = writer.run(base, "sh", "-c", "ls /sys/class/net > /out", network=ops.NONE)
+        assert asked.read(made(asked, writer, none), "/out") == b"lo\n"
+        for command, words in (
+            (writer.run(base, "true", network=ops.HOST), "network.host is not allowed"),
+            (writer.run(base, "true", security=ops.INSECURE), "security.insecure is not allowed"),
+        ):
+            with pytest.raises(EngineError) as caught:
+                made(asked, writer, command)
+            refused(caught, grpc.PERMISSION_DENIED, words)
+
+
+def test_mounts_of_a_command(daemon: Daemon, busybox: str) -> None:
+    """A part of another tree, memory, a directory that is dropped, one that is kept, and one that is an output."""
+    writer = Writer()
+    base = writer.image(IMAGE)
+    other = writer.run(base, "sh", "-c", "mkdir /d && echo given > /d/f")
+    script = """
+        cat /in/f > /made/out; grep -c ' /fast tmpfs' /proc/mounts >> /made/out; ! touch /in/x 2> /dev/null
+        touch /fast/x /gone/x; cat /gone/d/f >> /made/out
+        echo one >> /kept/log; wc -l < /kept/log > /count; echo of > /of
+    """
+    mounts: tuple[ops.Mount, ...] = (
+        {"input": 1, "dest": "/in", "selector": "d", "readonly": True, "output": -1},
+        {"input": -1, "dest": "/fast", "output": -1, "mountType": ops.TMPFS, "TmpfsOpt": {"size": 1 << 20}},
+        {"input": 1, "dest": "/gone", "output": -1},
+        {"input": -1, "dest": "/kept", "output": -1, "mountType": ops.CACHE, "cacheOpt": {"ID": "llb"}},
+        {"input": -1, "dest": "/made", "output": 1},
+        {"input": 1, "dest": "/same", "output": 2, "readonly": True},
+        {"input": 1, "dest": "/more", "output": 3},
+    )
+    with frontend(daemon) as asked:
+        run = writer.run(base, "sh", "-ec", script + "echo more > /more/d/g", mounts=mounts, inputs=(other,))
+        root, out, same, more = (made(asked, writer, Made(run.digest, index)) for index in range(4))
+        assert asked.read(root, "/count") == b"1\n" and asked.read(root, "/of") == b"of\n"
+        assert asked.names(out, "/") == ["out"] and asked.read(out, "/out") == b"given\n1\ngiven\n"
+        assert asked.names(same, "/d") == ["f"] and asked.names(more, "/d") == ["f", "g"]
+        assert not {"in", "fast", "gone", "kept", "made", "same", "more"} & set(asked.names(root, "/"))
+        again = writer.run(base, "sh", "-ec", script, mounts=mounts, inputs=(other,))
+        assert asked.read(made(asked, writer, again), "/count") == b"2\n"
+
+
+def test_a_command_on_nothing(daemon: Daemon, busybox: str) -> None:
+    """Its root is empty, and its program is in a mount."""
+    writer = Writer()
+    base = writer.image(IMAGE)
+    op = {
+        "exec": {
+            "meta": {"args": ["/tools/bin/busybox", "mkdir", "/made"], "cwd": "/"},
+            "mounts": [
+                {"input": -1, "dest": "/", "output": 0},
+                {"input": 0, "dest": "/tools", "output": -1, "readonly": True},
+            ],
+        }
+    }
+    with frontend(daemon) as asked:
+        assert asked.names(made(asked, writer, writer.add(op, base)), "/") == ["made"]
+
+
+def test_what_there_is_not(daemon: Daemon, busybox: str) -> None:
+    writer = Writer()
+    with frontend(daemon) as asked:
+        for method in ("Evaluate", "ReadFile", "ReadDir", "StatFile"):
+            with pytest.raises(EngineError) as caught:
+                asked(method, {"Ref": "0" * 32})
+            refused(caught, grpc.NOT_FOUND, "no such ref")
+        with pytest.raises(EngineError) as caught:
+            asked("Return", {"result": {"ref": {"id": "another's"}}})
+        refused(caught, grpc.NOT_FOUND, "no such ref")
+        ref = asked.solve(writer.definition(writer.image(IMAGE)))
+        with pytest.raises(EngineError) as caught:
+            asked.read(ref, "/no/such/file")
+        refused(caught, grpc.NOT_FOUND, "no such file")
+        with pytest.raises(EngineError) as caught:
+            asked.read(ref, "/bin")
+        refused(caught, grpc.INVALID_ARGUMENT, "not a regular file")
+
+
+@pytest.mark.parametrize(
+    ("op", "code", "words"),
+    [
+        ({"source": {"identifier": "moon://a"}}, grpc.UNIMPLEMENTED, "the source moon://a is not built"),
+        ({"source": {"identifier": "docker-image://A B"}}, grpc.INVALID_ARGUMENT, "invalid reference format"),
+        ({"source": {"identifier": "engine-result://0"}}, grpc.NOT_FOUND, "of a build that has ended"),
+        ({"source": {"identifier": "local://x"}}, grpc.NOT_FOUND, "no active session"),
+    ],
+)
+def test_a_source_that_there_is_not(daemon: Daemon, op: dict[str, Any], code: int, words: str) -> None:
+    writer = Writer()
+    with frontend(daemon) as asked, pytest.raises(EngineError) as caught:
+        asked("Evaluate", {"Ref": asked.solve(writer.definition(writer.add(op)))})
+    refused(caught, code, words)
+
+
+def test_a_result_names_itself_for_another_build(daemon: Daemon, busybox: str) -> None:
+    """What a client gets is a definition, which it may put into the graph of another build while the first one is."""
+    writer = Writer()
+    with frontend(daemon) as one, frontend(daemon) as other:
+        asked = {"Definition": writer.definition(writer.image(IMAGE)), "allowResultReturn": True}
+        found = one("Solve", {**asked, "allowResultArrayRef": True})["result"]["ref"]
+        assert "bin" in other.names(other.solve(found["ops"]), "/")
+        with pytest.raises(EngineError) as caught:
+            other.names(found["id"], "/")
+        refused(caught, grpc.NOT_FOUND, "no such ref")
+
+
+def test_an_old_client_gets_an_id(daemon: Daemon, busybox: str) -> None:
+    writer = Writer()
+    with frontend(daemon) as asked:
+        found = asked("Solve", {"Definition": writer.definition(writer.image(IMAGE))})
+        assert found["ref"] and found["ref"] == found["result"]["refDeprecated"]
+        assert "bin" in asked.names(found["ref"], "/")
+        asked("Return", {"result": {"refDeprecated": found["ref"]}})
+
+
+def test_a_warning_reaches_whoever_watches(daemon: Daemon) -> None:
+    with frontend(daemon) as asked:
+        asked("Warn", {"digest": "sha256:1", "level": 1, "short": b"words", "detail": [b"more"], "url": "https://x/"})
+        asked("Return", {"result": {"ref": {}}})
+        (warning,) = [each for event in asked.events() for each in event["warnings"]]
+    assert (warning["short"], warning["detail"], warning["url"]) == (b"words", [b"more"], "https://x/")
+
+
+def test_what_is_not_built_is_said(daemon: Daemon) -> None:
+    writer = Writer()
+    with frontend(daemon) as asked:
+        for method, message in (
+            ("NewContainer", {}),
+            ("Solve", {"CacheImports": [{"Type": "local"}]}),
+            ("Solve", {"SourcePolicies": [{}]}),
+            ("Solve", {"Frontend": "moon.v0"}),
+            ("Solve", {"Final": True}),
+        ):
+            with pytest.raises(EngineError) as caught:
+                asked(method, message)
+            refused(caught, grpc.UNIMPLEMENTED, "not built in this engine")
+        with pytest.raises(EngineError) as caught:
+            asked("Solve", {"Frontend": "dockerfile.v0", "Definition": writer.definition(writer.image(IMAGE))})
+        refused(caught, grpc.INVALID_ARGUMENT, "both Definition and Frontend")
