@@ -58,7 +58,11 @@ def test_tags_and_files_that_tell_of_the_result(buildx: Building, docker: Client
     id = said(docker("inspect", "-f", "{{.Id}}", f"{tag}:b")).strip()
     assert (tmp_path / "id").read_text() == id
     assert f'"containerimage.digest": "{id}"' in (tmp_path / "metadata").read_text()
-    assert buildx("build", "-q", ".").stdout.strip() == id
+    again = buildx("build", "-q", ".").stdout.strip()
+    same = "{{.RootFS}}", "{{json .Config}}", "{{.Created}}"
+    assert [said(docker("inspect", "-f", each, again)) for each in same] == [
+        said(docker("inspect", "-f", each, id)) for each in same
+    ], "its provenance alone is another"
     docker("rmi", "-f", f"{tag}:b")
 
 

@@ -95,6 +95,7 @@ class ClientFiles:
         other = self._asked.sessions.get(wanted.name, self._session.id)
         session = self._session if other == self._session.id else sessions.find(other)
         key = (session.shared_key or session.id, wanted.name, "\n".join(wanted.followed))
+        self._job.captured.local(wanted.name)
         with mirrors.held(self._data_root, key, f"local source for {wanted.name}", self._job.check) as mirror:
             with told.transfer(self._job.progress, title, what) as come:
                 filesync.receive(session.link, wanted, mirror, come, self._job.check)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.daemon.buildkit import (
+    attesting,
     exporting,
     fieldfilters,
     historyservice,
@@ -131,6 +132,7 @@ def built(
     """
     exporters = exporting.asked_of(asked)
     kinds = exporting.kinds_of(exporters)
+    provenance = attesting.asked(asked["FrontendAttrs"])
     _refuse(asked)
     _check_ref(asked["Ref"])
     job = jobs.begin(asked)
@@ -138,7 +140,7 @@ def built(
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
             begun(job)
             outcome = _result(engine, job)
-            record.told = exporting.export(engine, job, outcome, kinds) if outcome is not None else {}
+            record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, provenance)
     finally:
         jobs.end(job)
     return dict(record.told)

@@ -7,7 +7,7 @@ anything is built.
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from engine.daemon.buildkit import sessions
+from engine.daemon.buildkit import attesting, sessions
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.composing import Result
 from engine.daemon.buildkit.exporters.directory import LocalExporter, TarExporter
@@ -17,6 +17,7 @@ from engine.daemon.buildkit.exporters.moby import ImageExporter
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.control import Exporter, SolveRequest
 from engine.daemon.buildkit.outcome import Outcome
+from engine.daemon.buildkit.provenance.predicate import Asked
 from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.literals import integer
@@ -52,16 +53,24 @@ def kinds_of(exporters: list[Exporter]) -> list[Kind]:
     return kinds
 
 
-def export(engine: DaemonParts, job: Job, outcome: Outcome, kinds: list[Kind]) -> dict[str, str]:
-    """Export the result to all of them, one after another; what the client is told. Raises EngineErrors."""
+def export(
+    engine: DaemonParts, job: Job, outcome: Outcome, kinds: list[Kind], provenance: Asked | None
+) -> dict[str, str]:
+    """Export the result to all of them, one after another; what the client is told. Raises EngineErrors.
+
+    provenance: that goes with it, None for none
+    """
     told: dict[str, str] = {}
+    if not outcome.trees:
+        return told
+    said = attesting.attested(job, outcome, provenance)
     for kind in kinds:
         vertex = job.progress.vertex(kind.title)
         vertex.begin()
         try:
             with ExitStack() as held:
                 epoch = kind.epoch if kind.epoch is not None else _epoch(job, outcome)
-                result = Result(outcome, kind.names, (), epoch)
+                result = Result(outcome, kind.names, said, epoch)
                 told |= kind.export(
                     Work(engine, job, lambda: sessions.find(job.asked["Session"]), result, vertex, held)
                 )

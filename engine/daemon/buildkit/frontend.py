@@ -38,6 +38,7 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Outcome:
     Raises EngineErrors; one that belongs to a line of the Dockerfile tells which.
     """
     asked = wishes.read(options)
+    job.captured.requested(wishes.NAME, options)
     session = sessions.find(job.asked["Session"])
     end_with(session, job)
     with ClientFiles(engine.settings.data_root, job, session, asked) as files:
@@ -66,6 +67,7 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
         host=asked.host,
         credentials=lambda domain: credentials(session, domain),
     )
+    job.captured.dockerfile(asked.filename, text)
     checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen.credentials)
     with Failing(asked.filename, text, output):
         if asked.request:

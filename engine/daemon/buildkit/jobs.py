@@ -18,6 +18,7 @@ from engine.daemon.buildkit.llb.references import References
 from engine.daemon.buildkit.messages.control import SolveRequest
 from engine.daemon.buildkit.messages.gateway import Result
 from engine.daemon.buildkit.progress import Progress
+from engine.daemon.buildkit.provenance.captured import Captured
 from engine.dataclass import dataclass, field
 from engine.errors import Conflict, EngineError, NotFound
 
@@ -35,6 +36,7 @@ class Cancelled(EngineError):
 class Job:
     """One build. held: closed at its end; references: what LLBBridge/Solve has promised to the client's frontend
 
+    captured: what the build has used
     returned: what the client's own frontend gave back; users: calls that are at work for it, guarded by `_changed`
     """
 
@@ -43,6 +45,7 @@ class Job:
     progress: Progress
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     references: References = field(default_factory=References)
+    captured: Captured = field(default_factory=lambda: Captured(time.time_ns()))
     returned: Result | None = None
     failure: EngineError | None = None
     users: int = 0

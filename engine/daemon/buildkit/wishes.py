@@ -131,8 +131,8 @@ _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "requestid": _set("request"),
     "frontend.caps": _caps,
 }
-# Where in a repository the client's directories lie: facts for attestations, which are refused where one asks for them.
-_ORIGIN = "vcs:"
+# Where in a repository the client's directories lie, and what is to be attested: `attesting` reads both.
+_ELSEWHERE = ("vcs:", "attest:")
 _ARGUMENT, _LABEL, _SESSION = "build-arg:", "label:", "local-sessionid:"
 
 
@@ -146,7 +146,7 @@ def read(options: Mapping[str, str]) -> Asked:
             asked.labels[key.removeprefix(_LABEL)] = value
         elif key.startswith(_SESSION):
             asked.sessions[key.removeprefix(_SESSION)] = value
-        elif key.startswith(_ORIGIN):
+        elif key.startswith(_ELSEWHERE):
             continue
         elif key in _OPTIONS:
             _OPTIONS[key](asked, value)

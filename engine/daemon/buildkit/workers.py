@@ -13,7 +13,7 @@ VERSION: BuildkitVersion = {"package": "github.com/moby/buildkit", "version": "v
 """Whose API this is, and of which version: clients leave out what an older BuildKit would not know."""
 _GRAPH = (
     *("gc.freespacefilter", "history.filter"),
-    *("exporter.image.annotations", "exporter.multiple", "exporter.sourcedateepoch"),
+    *("exporter.image.annotations", "exporter.image.attestations", "exporter.multiple", "exporter.sourcedateepoch"),
 )
 _FRONTEND = (
     *("frontend.inputs", "gateway.evaluate", "gateway.solve.evaluate", "gateway.solve.metadata", "gateway.warnings"),

@@ -13,12 +13,14 @@ def test_clients_that_know_one_exporter() -> None:
     asked = protobuf.decode(SolveRequest, b"")
     asked |= {"ExporterDeprecated": "moby", "ExporterAttrsDeprecated": {"name": "a:b"}}
     assert exporting.asked_of(asked) == [{"Type": "moby", "Attrs": {"name": "a:b"}}]
+    with pytest.raises(NotBuilt, match="the exporter made-up"):
+        exporting.kinds_of(exporting.asked_of({**asked, "ExporterDeprecated": "made-up"}))
     assert exporting.asked_of(protobuf.decode(SolveRequest, b"")) == []
 
 
 def test_nothing_asked() -> None:
     assert wishes.read({}) == wishes.Asked()
-    assert wishes.read({"vcs:localdir:context": ".", "vcs:revision": "abc"}) == wishes.Asked()
+    assert wishes.read({"vcs:localdir:context": ".", "vcs:revision": "abc", "attest:sbom": ""}) == wishes.Asked()
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,6 @@ def test_an_option(key: str, value: str, name: str, found: object) -> None:
         ("platform", "linux/amd64,linux/arm64"),
         ("context:x", "docker-image://busybox"),
         ("frontend.caps", "moby.buildkit.frontend.inputs,moby.buildkit.frontend.weather"),
-        ("attest:sbom", ""),
         ("multi-platform", "true"),
     ],
 )
