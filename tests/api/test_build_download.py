@@ -95,8 +95,12 @@ def test_an_unchanged_download_is_cached_by_its_contents(daemon: Daemon, url: st
             "ADD failed: invalid checksum 'md5:1': it must be sha256: and 64 hexadecimal digits",
         ),
         (
-            "@URL@/x.git /x",
-            "ADD failed: @URL@/x.git: git repositories are not supported; ADD an archive instead",
+            "--keep-git-dir @URL@/dir/file.bin /x",
+            "ADD failed: --keep-git-dir needs a git repository as its source",
+        ),
+        (
+            "https://host.example/x.git?weather=fine /x",
+            'ADD failed: unexpected query "weather"',
         ),
     ],
 )
@@ -139,13 +143,7 @@ def test_the_url_of_a_text_is_a_dockerfile_without_files(daemon: Daemon, url: st
         ("@URL@/page", 500, 'error detecting content type for remote @URL@/page: unsupported Content-Type "text/html"'),
         ("@URL@/empty", 500, "error detecting content type for remote @URL@/empty: empty response"),
         ("nonsense", 500, "remoteURL (nonsense) could not be recognized as URL"),
-        ("git://x/y", 400, "git://x/y: git repositories are not supported as a build context; send an archive instead"),
-        (
-            "https://github.com/x/y.git#main",
-            400,
-            "https://github.com/x/y.git#main: git repositories are not supported as a build context; "
-            "send an archive instead",
-        ),
+        ("https://host.example/y.git#--upload-pack=x", 400, 'invalid git ref "--upload-pack=x"'),
     ],
 )
 def test_what_is_no_context_is_told(daemon: Daemon, url: str, remote: str, status: int, error: str) -> None:

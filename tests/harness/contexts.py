@@ -106,4 +106,4 @@ def _shown(tar: tarfile.TarFile, member: tarfile.TarInfo) -> str:
     if member.linkname:
         return f"{what} -> {member.linkname}"
     data = tar.extractfile(member) if member.isreg() else None
-    return what if data is None else f"{what} {data.read().decode()}"
+    return what if data is None else f"{what} {data.read().decode(errors='replace')}"

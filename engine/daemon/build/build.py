@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from engine.daemon.build import building
 from engine.daemon.build.cache import Cache
-from engine.daemon.build.context import Context, Source, opened
+from engine.daemon.build.context import Context, Fetching, Source, opened
 from engine.daemon.build.graph import solver as solving
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.node import Node
@@ -87,8 +87,8 @@ def build(
     progress: takes the answer's lines
     """
     output = Lines(progress, options.quiet, options.shows_ids)
-    told = output.downloading(options.remote, "Downloading context")
-    with opened(engine.settings.data_root, body, options.remote, options.dockerfile, told) as context:
+    how = Fetching(output.downloading(options.remote, "Downloading context"), caller.check)
+    with opened(engine.settings.data_root, body, options.remote, options.dockerfile, how) as context:
         try:
             with made(engine, options, context, output, caller) as done:
                 _finish(engine, options, output, done)

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from engine.daemon.build import urls
 from engine.daemon.build.copying import places
+from engine.daemon.build.graph.work import Giver
 from engine.daemon.dockerfile.ignore import Ignore
 from engine.daemon.tar import extract
 from engine.daemon.tar import reader as tar
@@ -25,14 +26,16 @@ from engine.daemon.tar.compression import Unpacked
 from engine.daemon.tar.space import check_room
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import dataclass
-from engine.errors import EngineError, Invalid, SystemFailure
+from engine.errors import EngineError, Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import open_beneath
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.mounts import words
 
 if TYPE_CHECKING:  # loaded by the first context that is a URL, with a registry's client
+    from engine.daemon.build.git import checkout
     from engine.daemon.images.archives import remote as web
 else:
+    checkout = late("engine.daemon.build.git.checkout")
     web = late("engine.daemon.images.archives.remote")
 
 _BUFFER = 256 * 1024
@@ -75,23 +78,73 @@ class Context:
     name: str
 
 
+def _never() -> None:
+    """The default of `check`: nothing ends the fetching early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """How a context is fetched from its URL.
+
+    progress: takes (bytes so far, bytes in all or -1) of a download; check: raises once nobody waits any more
+    giver: gives secrets for a repository; keep_git_dir: git's own files stay in the context
+    subdir: the directory of it that is the context, empty for all of it
+    dockerfile: the Dockerfile is to be read; it may come from elsewhere
+    """
+
+    progress: Progress | None = None
+    check: Callable[[], None] = _never
+    giver: Giver | None = None
+    keep_git_dir: bool = False
+    subdir: str = ""
+    dockerfile: bool = True
+
+
 @contextlib.contextmanager
 def opened(
-    data_root: str, body: Source, remote: str = "", dockerfile: str = "", progress: Progress | None = None
+    data_root: str, body: Source, remote: str = "", dockerfile: str = "", how: Fetching | None = None
 ) -> Iterator[Context]:
     """The context of one build, out of the body or from the URL `remote`. Raises EngineErrors in docker's words.
 
     dockerfile: path of the Dockerfile in the context, empty for `Dockerfile`
-    progress: takes (bytes so far, bytes in all or -1) of a download
     """
+    how = how or Fetching()
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(_place(data_root))
-        root, scratch = (_made(stack, os.path.join(place, name)) for name in ("context", "scratch"))
+        scratch = _made(stack, os.path.join(place, "scratch"))
+        path = os.path.join(place, "context")
+        address = urls.repository(remote) if remote else None
+        if address is not None:
+            found = checkout.check_out(
+                address,
+                checkout.resolve(address, place, how.giver, how.check),
+                place,
+                how.giver,
+                how.check,
+                bool(address.keep_git_dir) or how.keep_git_dir,
+            )
+            os.rename(found.path, path)
+        root = _made(stack, path)
         try:
-            data, name = _filled(root, body, remote, dockerfile or _DEFAULT, progress)
+            if address is None:
+                read = _filled(root, body, remote, dockerfile or _DEFAULT, how)
+            else:
+                read = _dockerfile(root, dockerfile or _DEFAULT) if how.dockerfile else (b"", "")
+            if how.subdir:
+                root = _below(stack, root, how.subdir)
         except OSError as error:
             raise SystemFailure(f"cannot store the build context: {words(error)}") from error
-        yield Context(root, scratch, data, name)
+        yield Context(root, scratch, *read)
+
+
+def _below(stack: contextlib.ExitStack, root: int, subdir: str) -> int:
+    """A directory of the context, as the context. Raises NotFound, OSError."""
+    try:
+        fd = open_beneath(root, posixpath.normpath(f"/{subdir}").lstrip("/") or ".", _READABLE)
+    except FileNotFoundError as error:
+        raise NotFound(f"the build context has no directory {subdir}") from error
+    stack.callback(os.close, fd)
+    return fd
 
 
 @contextlib.contextmanager
@@ -113,21 +166,19 @@ def _place(data_root: str) -> Iterator[str]:
 
 
 def _made(stack: contextlib.ExitStack, path: str) -> int:
-    os.mkdir(path, 0o755)
+    os.makedirs(path, 0o755, exist_ok=True)
     fd = os.open(path, _READABLE)
     stack.callback(os.close, fd)
     return fd
 
 
-def _filled(root: int, body: Source, remote: str, dockerfile: str, progress: Progress | None) -> tuple[bytes, str]:
+def _filled(root: int, body: Source, remote: str, dockerfile: str, how: Fetching) -> tuple[bytes, str]:
     """Fill the root directory; returns the Dockerfile's bytes and its name."""
     if not remote:
         _unpack(root, body)
-        return _dockerfile(root, dockerfile)
+        return _dockerfile(root, dockerfile) if how.dockerfile else (b"", "")
     if remote == "client-session":
         raise Invalid("experimental session with v1 builder is no longer supported, use builder version v2 (BuildKit)")
-    if urls.is_git(remote):
-        raise Invalid(f"{remote}: git repositories are not supported as a build context; send an archive instead")
     if not urls.is_url(remote):
         raise SystemFailure(f"remoteURL ({remote}) could not be recognized as URL")
     with contextlib.ExitStack() as stack:
@@ -135,7 +186,7 @@ def _filled(root: int, body: Source, remote: str, dockerfile: str, progress: Pro
             answer = stack.enter_context(web.opened(remote))
         except EngineError as error:
             raise type(error)(f"error downloading remote context {remote}: {error}") from error
-        return _from_answer(root, answer, remote, dockerfile, progress)
+        return _from_answer(root, answer, remote, dockerfile, how)
 
 
 # The archive
@@ -280,9 +331,7 @@ class _Counted:
         return data
 
 
-def _from_answer(
-    root: int, answer: web.Remote, url: str, dockerfile: str, progress: Progress | None
-) -> tuple[bytes, str]:
+def _from_answer(root: int, answer: web.Remote, url: str, dockerfile: str, how: Fetching) -> tuple[bytes, str]:
     """Fill the root from a server's answer: a text is a Dockerfile without a context, everything else is an archive."""
     head = answer.read(_PREAMBLE)
     said = answer.header("Content-Type").partition(";")[0].strip().lower()
@@ -292,10 +341,10 @@ def _from_answer(
         trouble = f'unsupported Content-Type "{answer.header("Content-Type")}"'
     if trouble:
         raise SystemFailure(f"error detecting content type for remote {url}: {trouble}")
-    source = _Counted(head, answer, progress)
+    source = _Counted(head, answer, how.progress)
     if kind != _TEXT:
         _unpack(root, source)
-        return _dockerfile(root, dockerfile)
+        return _dockerfile(root, dockerfile) if how.dockerfile else (b"", "")
     data = bytearray()
     while more := source.read(_BUFFER):
         data += more

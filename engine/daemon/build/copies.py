@@ -75,7 +75,11 @@ class Copying:
 
     def _fetch(self, work: Work, url: str) -> fetching.Fetched:
         with work.waiting():
-            found = fetching.fetch(url, self._checksum, work.scratch, work.told.downloading("Downloading"))
+            told = work.told.downloading("Downloading")
+            keep = self._request.keep_git_dir
+            found = fetching.fetch(
+                url, self._checksum, work.scratch, told, giver=work.giver, check=work.check, keep_git_dir=keep
+            )
         work.told.downloaded()
         return found
 

@@ -167,7 +167,7 @@ def asked_copy(state: State, command: commands.Copy | commands.Add) -> tuple[Req
     urls: tuple[str, ...] = ()
     checksum = ""
     if isinstance(command, commands.Add):
-        urls = tuple(each for each in command.sources if fetching.is_url(each))
+        urls = tuple(each for each in command.sources if fetching.is_remote(each))
         checksum = command.checksum
         if checksum and not urls:
             raise Invalid("checksum can't be specified for sources that are not downloaded")
@@ -186,6 +186,7 @@ def asked_copy(state: State, command: commands.Copy | commands.Add) -> tuple[Req
             parents=isinstance(command, commands.Copy) and command.parents,
             unpack=isinstance(command, commands.Add) and command.unpack is not False,
             unpack_fetched=isinstance(command, commands.Add) and command.unpack is True,
+            keep_git_dir=command.keep_git_dir if isinstance(command, commands.Add) else None,
         ),
         urls,
         checksum,

@@ -169,7 +169,7 @@ def _workdir(build: Build, state: State, command: commands.Workdir) -> None:
 def _copy(build: Build, state: State, command: commands.Copy | commands.Add) -> None:
     around = build.around()
     request, urls, checksum = stepnodes.asked_copy(state, command)
-    fetched = {url: _fetched(build, url, checksum) for url in urls}
+    fetched = {url: _fetched(build, url, checksum, request.keep_git_dir) for url in urls}
     found = tuple(fetched.get(each, each) if isinstance(each, str) else each for each in request.sources)
     request = replace(request, sources=found, check=build.check)
     base = Base(state.layers, build.engine.images.layer_root, build.context.scratch)
@@ -203,8 +203,9 @@ def _copy(build: Build, state: State, command: commands.Copy | commands.Add) -> 
     _make(build, state, wording.nothing_run(state.config, text, gap=""), what, node)
 
 
-def _fetched(build: Build, url: str, checksum: str) -> fetching.Fetched:
-    found = fetching.fetch(url, checksum, build.context.scratch, build.output.downloading("Downloading"))
+def _fetched(build: Build, url: str, checksum: str, keep_git_dir: bool | None) -> fetching.Fetched:
+    told = build.output.downloading("Downloading")
+    found = fetching.fetch(url, checksum, build.context.scratch, told, check=build.check, keep_git_dir=keep_git_dir)
     build.output.downloaded()
     return found
 

@@ -3,6 +3,10 @@
 Pure.
 """
 
+from engine.daemon.build.git import gitaddress
+from engine.daemon.build.git.gitaddress import GitAddress
+from engine.errors import Invalid
+
 
 def is_url(text: str) -> bool:
     """Whether the text is the URL of a file (http or https)."""
@@ -10,7 +14,13 @@ def is_url(text: str) -> bool:
 
 
 def is_git(text: str) -> bool:
-    """Whether the text names a git repository."""
-    if is_url(text):
-        return text.partition("#")[0].endswith(".git")
-    return text.startswith(("git://", "git@", "github.com/", "ssh://"))
+    """Whether the text names a git repository; one whose address is wrong is one too."""
+    try:
+        return repository(text) is not None
+    except Invalid:
+        return True
+
+
+def repository(text: str) -> GitAddress | None:
+    """The address of a git repository, None for any other text. Raises Invalid for one that is wrong."""
+    return gitaddress.parse(text)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from engine.daemon.build import mirrors
-from engine.daemon.build.context import Context, opened, scratch, text_of
+from engine.daemon.build.context import Context, Fetching, opened, scratch, text_of
 from engine.daemon.buildkit import filesync, methods, sessions, told, uploads
 from engine.daemon.buildkit.calling import Outgoing
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.session import BytesMessage
+from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.sessions import Session
 from engine.daemon.buildkit.wishes import Asked
 from engine.daemon.dockerfile.ignore import Ignore
@@ -54,9 +55,15 @@ class ClientFiles:
             with contextlib.ExitStack() as stack:
                 body = stack.enter_context(_Upload(self._session, url, self._job.check)) if uploaded else given
                 remote = "" if body else url
-                context = opened(
-                    self._data_root, body or _Nothing(), remote, self._asked.filename, lambda count, _: come(count)
+                how = Fetching(
+                    lambda count, _: come(count),
+                    self._job.check,
+                    SessionGiver(self._session),
+                    self._asked.keep_git_dir,
+                    self._asked.subdir,
+                    not self._asked.own_dockerfile,
                 )
+                context = opened(self._data_root, body or _Nothing(), remote, self._asked.filename, how)
                 return self._held.enter_context(context)
 
     def dockerfile(self) -> tuple[bytes, str | None]:

@@ -10,7 +10,7 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid, NotBuilt
-from engine.literals import integer, natural
+from engine.literals import BOOLEANS, integer, natural
 
 NAME = "dockerfile.v0"
 """What clients call the frontend."""
@@ -24,6 +24,8 @@ class Asked:
     context: URL of the context, empty for a directory of the client; dockerfile_key, context_key: what it calls its two
     directories; sessions: name of a directory → id of the session that has it, if not the build's own
     request: a question that is asked in the place of a build, empty for a build
+    own_dockerfile: the Dockerfile comes from a directory of the client, also where the context does not
+    subdir: the directory of a context from a URL that is the context; keep_git_dir: git's own files are part of it
     """
 
     filename: str = "Dockerfile"
@@ -31,6 +33,9 @@ class Asked:
     dockerfile_key: str = "dockerfile"
     context_key: str = "context"
     request: str = ""
+    own_dockerfile: bool = False
+    subdir: str = ""
+    keep_git_dir: bool = False
     sessions: dict[str, str] = field(default_factory=dict)
     target: str = ""
     no_cache: bool = False
@@ -91,6 +96,10 @@ def _listed(value: str) -> list[str]:
         raise Invalid(f"invalid list of values: {error}") from error
 
 
+def _dockerfile_key(asked: Asked, value: str) -> None:
+    asked.dockerfile_key, asked.own_dockerfile = value, True
+
+
 def _set(name: str) -> Callable[[Asked, str], None]:
     return lambda asked, value: setattr(asked, name, value)
 
@@ -112,6 +121,14 @@ def _caps(_asked: Asked, value: str) -> None:
             raise NotBuilt(f"unsupported frontend capability {cap}")
 
 
+def _keep_git_dir(asked: Asked, value: str) -> None:
+    asked.keep_git_dir = BOOLEANS.get(value, False)  # another word changes nothing, as with BuildKit
+
+
+def _nothing(_asked: Asked, _value: str) -> None:
+    """An argument of the Dockerfile's own."""
+
+
 _FORWARD = "+forward"
 _CAPS = tuple(f"moby.buildkit.frontend.{name}" for name in ("inputs", "subrequests", "contexts"))
 _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
@@ -126,13 +143,18 @@ _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "cgroup-parent": _group,
     "image-resolve-mode": _resolve,
     "context": _set("context"),
-    "dockerfilekey": _set("dockerfile_key"),
+    "dockerfilekey": _dockerfile_key,
+    "contextsubdir": _set("subdir"),
     "contextkey": _set("context_key"),
     "requestid": _set("request"),
     "frontend.caps": _caps,
 }
 # Where in a repository the client's directories lie, and what is to be attested: `attesting` reads both.
 _ELSEWHERE = ("vcs:", "attest:")
+# Build arguments that mean something to the frontend itself.
+_BUILT_IN: Mapping[str, Callable[[Asked, str], None]] = {
+    "build-arg:BUILDKIT_CONTEXT_KEEP_GIT_DIR": _keep_git_dir,
+}
 _ARGUMENT, _LABEL, _SESSION = "build-arg:", "label:", "local-sessionid:"
 
 
@@ -142,6 +164,7 @@ def read(options: Mapping[str, str]) -> Asked:
     for key, value in sorted(options.items()):
         if key.startswith(_ARGUMENT):
             asked.args[key.removeprefix(_ARGUMENT)] = value
+            _BUILT_IN.get(key, _nothing)(asked, value)
         elif key.startswith(_LABEL):
             asked.labels[key.removeprefix(_LABEL)] = value
         elif key.startswith(_SESSION):

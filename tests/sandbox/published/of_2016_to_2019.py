@@ -3,10 +3,10 @@
 from tests.sandbox.published.row import (
     COPY,
     EXEC,
+    GIT,
     IMAGE,
     LOAD,
     MOUNT,
-    NO_GIT,
     NO_SETUID,
     NO_SWARM,
     REGISTRY,
@@ -151,7 +151,12 @@ ROWS = (
         "Credentials went to the registry's token server without TLS.",
         test=f"{REGISTRY}test_cve_2019_10214_no_password_goes_to_a_token_server_without_tls",
     ),
-    Row("CVE-2019-13139", "moby", "A git reference of a build's context was an option of git's.", why=NO_GIT),
+    Row(
+        "CVE-2019-13139",
+        "moby",
+        "A git reference of a build's context was an option of git's.",
+        test=f"{GIT}test_gitaddress.py::test_nothing_that_git_is_given_is_an_option_or_leads_out",
+    ),
     Row(
         "CVE-2019-13509",
         "moby",

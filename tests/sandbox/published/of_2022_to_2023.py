@@ -5,7 +5,7 @@ from tests.sandbox.published.row import (
     EXEC,
     IMAGE,
     LOAD,
-    NO_GIT,
+    NO_ADDRESS,
     NO_LABELS,
     NO_SETUID,
     NO_SWARM,
@@ -192,7 +192,7 @@ ROWS = (
         "/sys/fs/cgroup could be written where the cgroup namespace was the host's.",
         test=f"{RUN}test_cve_2023_25809_the_cgroups_are_read_only_whosever_view_it_is",
     ),
-    Row("CVE-2023-26054", "BuildKit", "Credentials of a git URL were in the build's provenance.", why=NO_GIT),
+    Row("CVE-2023-26054", "BuildKit", "Credentials of a git URL were in the build's provenance.", why=NO_ADDRESS),
     Row(
         "CVE-2023-27561",
         "runc",

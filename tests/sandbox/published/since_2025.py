@@ -3,6 +3,7 @@
 from tests.sandbox.published.row import (
     BUILD,
     COPY,
+    GIT,
     HTTP2,
     IMAGE,
     LOAD,
@@ -10,7 +11,6 @@ from tests.sandbox.published.row import (
     NO_AUTHZ,
     NO_CHECKPOINTS,
     NO_FRONTENDS,
-    NO_GIT,
     NO_KRUN,
     NO_LABELS,
     NO_MACHINE,
@@ -119,7 +119,12 @@ ROWS = (
     Row(
         "CVE-2026-33747", "BuildKit", "A frontend's message wrote files outside the builder's state.", why=NO_FRONTENDS
     ),
-    Row("CVE-2026-33748", "BuildKit", "The directory in a git URL led out of the repository.", why=NO_GIT),
+    Row(
+        "CVE-2026-33748",
+        "BuildKit",
+        "The directory in a git URL led out of the repository.",
+        test=f"{GIT}test_checkout.py::test_what_is_not_there_is_refused",
+    ),
     Row(
         "CVE-2026-33997",
         "moby",
@@ -279,7 +284,7 @@ ROWS = (
         "GHSA-32pv-7hq5-qhwq", "BuildKit", "A file operation of a frontend's removed what is in /tmp.", why=NO_FRONTENDS
     ),
     Row("GHSA-388v-wmr2-g2v2", "BuildKit", "The source of a cache mount was a junction that led out.", why=WINDOWS),
-    Row("GHSA-hw3h-2gp9-cxpv", "BuildKit", "A git bundle of a source ran commands.", why=NO_GIT),
+    Row("GHSA-hw3h-2gp9-cxpv", "BuildKit", "A git bundle of a source ran commands.", why="bundles of git are not read"),
     Row(
         "GHSA-cvxm-645q-p574",
         "containerd",

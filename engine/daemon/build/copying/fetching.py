@@ -1,6 +1,6 @@
-"""ADD of a URL: downloads the file into the build's scratch directory, and takes its name and time from the answer.
+"""ADD of a URL: downloads the file, or fetches the git repository, into the build's scratch directory.
 
-Runs in the build's thread, before the sources are digested.
+A file gets its name and time from the answer. Runs in the build's thread, before the sources are digested.
 """
 
 import hashlib
@@ -10,31 +10,35 @@ import time
 import urllib.parse
 from collections.abc import Callable
 
-from engine.daemon.build.urls import is_git
-from engine.daemon.build.urls import is_url as is_url
+from engine.daemon.build.graph.work import Giver
+from engine.daemon.build.urls import is_url, repository
+from engine.daemon.dockerfile.gotext import quoted
 from engine.daemon.tar.space import check_space
 from engine.dataclass import dataclass
-from engine.errors import EngineError, Invalid
+from engine.errors import EngineError, Invalid, NotFound, SystemFailure
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded by the first ADD of a URL, with a registry's client
+    from engine.daemon.build.git import checkout
     from engine.daemon.images.archives import remote
 else:
+    checkout = late("engine.daemon.build.git.checkout")
     remote = late("engine.daemon.images.archives.remote")
 
 _CHUNK = 256 * 1024
 _SPACE_STEP = 16 * 1024 * 1024
 _MODE = 0o600
 _LONGEST_NAME = 255
+_HUB = "github.com/"
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A downloaded file.
+    """A downloaded file, or the directory with the files of a git repository.
 
     name: what the file is called by its URL or its header; empty where neither tells a usable name
-    directory: the scratch directory's descriptor; stored: the file's name in that directory
+    directory: the scratch directory's descriptor; stored: the path of the file or directory in that directory
     """
 
     url: str
@@ -43,16 +47,49 @@ class Fetched:
     stored: str
 
 
-def fetch(
-    url: str, checksum: str, scratch: int, progress: Callable[[int, int], None] | None = None, shown: str = "ADD"
-) -> Fetched:
-    """Download a URL into the scratch directory. Raises NotFound, SystemFailure, Invalid.
+def is_remote(text: str) -> bool:
+    """Whether a source of ADD is fetched: the URL of a file, or of a git repository."""
+    return is_url(text) or is_repository(text)
 
-    checksum: `sha256:` and 64 hex digits that the contents must have, or empty
+
+def is_repository(text: str) -> bool:
+    """Whether a source of ADD is a git repository; one whose address is wrong is one too."""
+    if text.startswith(_HUB):  # that is a path of the context here
+        return False
+    try:
+        return repository(text) is not None
+    except Invalid:
+        return True
+
+
+def _never() -> None:
+    """The default of `check`: nothing ends the fetching early."""
+
+
+def fetch(
+    url: str,
+    checksum: str,
+    scratch: int,
+    progress: Callable[[int, int], None] | None = None,
+    shown: str = "ADD",
+    giver: Giver | None = None,
+    check: Callable[[], None] = _never,
+    keep_git_dir: bool | None = None,
+) -> Fetched:
+    """Fetch what a URL names into the scratch directory. Raises NotFound, SystemFailure, Invalid, Unavailable.
+
+    checksum: `sha256:` and 64 hex digits that the contents must have, or what the commit begins with; or empty
     progress: takes (bytes so far, bytes in all or -1); shown: the instruction's name for error texts
+    giver: gives secrets for a repository; check: raises once nobody waits any more
+    keep_git_dir: whether the files of git stay with those of a repository; None where the instruction does not say
     """
-    if is_git(url):
-        raise Invalid(f"{shown} failed: {url}: git repositories are not supported; ADD an archive instead")
+    if is_repository(url):
+        try:
+            return _repository(url, checksum, scratch, giver, check, keep_git_dir)
+        except (Invalid, NotFound, SystemFailure) as error:
+            raise type(error)(f"{shown} failed: {error}") from error
+    if keep_git_dir is not None:
+        raise Invalid(f"{shown} failed: --keep-git-dir needs a git repository as its source")
     algorithm, _, wanted = checksum.partition(":")
     if checksum and (algorithm != "sha256" or len(wanted) != 64 or wanted.strip("0123456789abcdef")):
         raise Invalid(f"{shown} failed: invalid checksum {checksum!r}: it must be sha256: and 64 hexadecimal digits")
@@ -66,6 +103,23 @@ def fetch(
     if checksum and total != wanted:
         raise Invalid(f"{shown} failed: digest mismatch sha256:{total}: {checksum}")
     return Fetched(url, name, scratch, stored)
+
+
+def _repository(
+    url: str, checksum: str, scratch: int, giver: Giver | None, check: Callable[[], None], keep_git_dir: bool | None
+) -> Fetched:
+    address = repository(url)
+    assert address is not None  # as `is_repository` has found
+    if checksum and address.checksum not in ("", checksum):
+        raise Invalid(f"checksum conflict {quoted(checksum)} != {quoted(address.checksum)}")
+    address.checksum = checksum or address.checksum
+    if keep_git_dir is not None and address.keep_git_dir not in (None, keep_git_dir):
+        raise Invalid(f"inconsistent keep-git-dir configuration in {address.shown}")
+    place = os.readlink(f"/proc/self/fd/{scratch}")
+    resolved = checkout.resolve(address, place, giver, check)
+    keep = bool(address.keep_git_dir if keep_git_dir is None else keep_git_dir)
+    found = checkout.check_out(address, resolved, place, giver, check, keep)
+    return Fetched(url, "", scratch, os.path.relpath(found.path, place))
 
 
 def _stored(answer: "remote.Remote", scratch: int, stored: str, progress: Callable[[int, int], None] | None) -> str:

@@ -91,12 +91,15 @@ def contents(source: Source, request: Request) -> Iterator[walking.Member]:
 
 
 def _fetched(text: Fetched, request: Request, failed: str) -> Source:
+    found = os.stat(text.stored, dir_fd=text.directory)
+    if stat.S_ISDIR(found.st_mode):
+        return Source(text.directory, text.stored, ".", found, fetched=True)
     name = text.name
     if not name:
         if request.destination.endswith("/"):
             raise Invalid(f"{failed}cannot determine filename for source {text.url}")
         name = "__unnamed__"
-    return Source(text.directory, text.stored, name, os.stat(text.stored, dir_fd=text.directory), fetched=True)
+    return Source(text.directory, text.stored, name, found, fetched=True)
 
 
 def _shown(text: str) -> str:

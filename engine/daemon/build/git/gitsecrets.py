@@ -1,0 +1,64 @@
+"""What a build's client gives for a git repository: a token or a header of its secrets, and the way to an agent.
+
+Runs on the thread that builds. The names of the secrets are BuildKit's: GIT_AUTH_HEADER.HOST, GIT_AUTH_TOKEN.HOST, and
+the same without the host.
+"""
+
+import base64
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+
+from engine.daemon.build.git.gitaddress import GitAddress
+from engine.daemon.build.graph.work import Giver
+from engine.dataclass import dataclass
+from engine.errors import Invalid
+
+_HEADER, _TOKEN = "GIT_AUTH_HEADER", "GIT_AUTH_TOKEN"
+_AGENT = "default"
+_LONGEST = 64 * 1024
+# A token for one of these serves all repositories of it, so that submodules are fetched with it too.
+_SHARED = ("https://github.com/", "https://www.github.com/")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """configuration: of git, by name; agent: the socket of an agent, empty for none"""
+
+    configuration: dict[str, str]
+    agent: str = ""
+
+
+@contextlib.contextmanager
+def given(giver: Giver | None, address: GitAddress) -> Iterator[Given]:
+    """What the client gives, for the time of the context. Raises Invalid, and what the giver raises."""
+    if giver is None:
+        yield Given({})
+    elif address.scheme == "ssh":
+        with tempfile.TemporaryDirectory(prefix="engine-agent-") as place:
+            path = os.path.join(place, "agent")
+            with giver.agent(_AGENT, path) as there:
+                yield Given({}, path if there else "")
+    elif address.scheme in ("http", "https"):
+        header = _header(giver, address.host)
+        scope = next((prefix for prefix in _SHARED if address.remote.startswith(prefix)), address.remote)
+        yield Given({f"http.{scope}.extraHeader": f"Authorization: {header}"} if header else {})
+    else:
+        yield Given({})
+
+
+def _header(giver: Giver, host: str) -> str:
+    """The value of the field Authorization, empty where the client has none."""
+    for name in (f"{_HEADER}.{host}", f"{_TOKEN}.{host}", _HEADER, _TOKEN):
+        data = giver.secret(name)
+        if data is None:
+            continue
+        if len(data) > _LONGEST or any(byte < 32 or byte == 127 for byte in data.strip()):
+            raise Invalid(f"the secret {name} is no token: it is too long, or has characters that a header cannot have")
+        text = data.strip().decode("utf-8", "surrogateescape")
+        if name.startswith(_TOKEN):
+            token = base64.b64encode(b"x-access-token:" + data.strip()).decode()
+            return f"basic {token}"
+        return text
+    return ""
