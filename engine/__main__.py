@@ -7,10 +7,12 @@ must be small and quick to start, and must never hold a module of the client.
 import os
 import sys
 
+from engine import origin
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client nothing of the daemon
     from engine import boot, errors, postponed
+    from engine.bundle import main as bundling
     from engine.check import main as checking
     from engine.client import verbs
     from engine.inspection import verb
@@ -21,6 +23,7 @@ else:
     boot = late("engine.boot")
     errors = late("engine.errors")
     postponed = late("engine.postponed")
+    bundling = late("engine.bundle.main")
     checking = late("engine.check.main")
     verbs = late("engine.client.verbs")
     verb = late("engine.inspection.verb")
@@ -43,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         return verb.main(words[1:])
     if words[:1] == ["check"]:
         return checking.main(words[1:])
+    if words[:1] == ["bundle"]:
+        return bundling.main(words[1:])
     if words[:1] == ["install-units"]:
         return install.main(words[1:])
     return verbs.main(words)
@@ -81,6 +86,7 @@ def _seal() -> None:
         sealing.seal()
     except OSError as error:
         sys.exit(f"engine: {error}. Is /proc mounted (mount -t proc proc /proc)?")
+    origin.keep_to_itself()
 
 
 def _stay_small() -> None:

@@ -11,7 +11,7 @@ import gc
 import os
 from collections.abc import Callable
 
-from engine import muxer
+from engine import muxer, origin
 from engine.errors import SystemFailure
 from engine.kernel import memory
 from engine.kernel.descriptors import close_all_but
@@ -50,7 +50,7 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
         try:
             # Neither the spawner nor what it forks may hold a socket that systemd has passed to the daemon: they
             # outlive the daemon, and the socket would outlive its unit.
-            close_all_but((spawner_end.fileno(),))
+            close_all_but((spawner_end.fileno(), *origin.descriptors()))
             status = spawner.serve(spawner_end, settings.muxer, stage)
         finally:
             os._exit(status)
@@ -63,4 +63,5 @@ def be_spawner(descriptor: str, muxer: str, stage: str) -> int:
 
     descriptor: number of the inherited socket to the daemon; muxer: `auto`, `c` or `python`; stage: an empty directory
     """
+    origin.keep_to_itself()
     return spawner.serve(Channel.adopt(int(descriptor)), muxer, stage)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
-import engine
+from engine import origin
 from engine.client import hostimage, progress
 from engine.client.api import Api, ApiError, container_path, error_text, target
 from engine.client.frames import Demultiplexer
@@ -122,16 +122,15 @@ def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen[byt
         "--pidfile": directory / "pid",
         "--config-file": config,
     }
-    command = [sys.executable, "-m", "engine", "daemon", *(str(word) for pair in arguments.items() for word in pair)]
-    checkout = str(Path(engine.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, (checkout, os.environ.get("PYTHONPATH"))))
+    command = origin.command("daemon", *(str(word) for pair in arguments.items() for word in pair))
     with log.open("wb") as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=os.environ | {"PYTHONPATH": path},
+            env=origin.environment(),
+            pass_fds=origin.descriptors(),
             start_new_session=True,  # Ctrl-C must only reach the demo, which ends the daemon after the clean-up
         )
 

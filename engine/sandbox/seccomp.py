@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterable
 
+from engine import origin
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.kernel.syscalls import machine as running_machine
@@ -25,7 +26,6 @@ if TYPE_CHECKING:  # loaded by the first container with a profile of a client's
 else:
     seccomp_profile = late("engine.sandbox.seccomp_profile")
 
-_HERE = os.path.dirname(__file__)
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _X32_BIT = 0x40000000
 _ORDINARY = 0x10000
@@ -188,8 +188,7 @@ def _compiled(profile: Profile, capabilities: frozenset[str], machine: str) -> b
 
 
 def _data(name: str) -> bytes:
-    with open(f"{_HERE}/{name}", "rb") as file:
-        return file.read()
+    return origin.data(f"sandbox/{name}")
 
 
 def _action(name: str | None, errno_return: int | None) -> int:

@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 
+from engine import origin
 from engine.errors import Invalid
 from engine.kernel import title
 from engine.late import TYPE_CHECKING, late
@@ -43,6 +44,7 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
     made_of = parts(select(muxer))
     modules.keep()
     _greet(requests)
+    origin.settle()
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -9,11 +9,15 @@ import os
 import sys
 import zlib
 
+from engine import origin
+
 _OTHERS = ("daemon", "client", "__pycache__")  # packages that a spawner never runs
 
 
 def fingerprint() -> str:
     """Equal for the same files and the same Python version, else different. Raises OSError."""
+    if origin.ours is not None:
+        return origin.ours.digest
     check = zlib.crc32(repr(sys.version_info[:2]).encode())
     for directory, directories, files in os.walk(_place("engine")):
         directories[:] = sorted(set(directories) - set(_OTHERS))

@@ -11,12 +11,12 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from engine import origin
 from engine.commandline import Given, Option, described, given_text, parse
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import wholefile
 
 UNITS = ("engine.socket", "engine.service")
-_HERE = os.path.dirname(__file__)
 _START = "ExecStart=/usr/bin/engined"
 _GROUP = "SocketGroup=root"
 _USAGE = "wrong number of arguments. Usage: engine install-units [OPTIONS]"
@@ -74,17 +74,18 @@ def _install(given: Given) -> None:
 
 def unit(name: str, group: str, command: str) -> str:
     """The text of a unit. group: of the socket; command: what starts the daemon, with further lines for [Service]."""
-    with open(os.path.join(_HERE, name), encoding="utf-8") as file:
-        text = file.read()
+    text = origin.data(f"units/{name}").decode()
     return text.replace(_START, command).replace(_GROUP, f"SocketGroup={group}")
 
 
 def start() -> str:
-    """The lines of [Service] that start this copy of the engine: the command `engined`, else this package's tree."""
+    """The lines of [Service] that start this copy of the engine: the one file, the command `engined`, or the tree."""
+    tree = origin.root()
+    if tree is None:
+        return f"ExecStart={' '.join(map(_quoted, origin.starts()))} daemon"
     program = shutil.which("engined", path=os.path.dirname(os.path.abspath(sys.argv[0])))
     if program is not None and _is_installed():
         return f"ExecStart={_quoted(program)}"
-    tree = os.path.dirname(os.path.dirname(_HERE))
     return f"WorkingDirectory={tree.replace('%', '%%')}\nExecStart={_quoted(sys.executable)} -m engine daemon"
 
 

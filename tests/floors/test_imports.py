@@ -23,13 +23,14 @@ OPEN_TO_ALL = (
     "engine.late",
     "engine.dataclass",
     "engine.annotating",
+    "engine.origin",
 )
 BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "engine.kernel")
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
 ROOMS = {
     "engine.__main__": (
-        *("engine.boot", "engine.check", "engine.client", "engine.inspection", "engine.kernel", "engine.postponed"),
-        "engine.units",
+        *("engine.boot", "engine.bundle", "engine.check", "engine.client", "engine.inspection", "engine.kernel"),
+        *("engine.postponed", "engine.units"),
     ),
     "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
     "engine.resolver": BASE,
@@ -42,6 +43,11 @@ ROOMS = {
     "engine.late": (),
     "engine.dataclass": (),
     "engine.annotating": (),
+    # Runs before there is an engine.
+    "engine.onefile": (),
+    "engine.origin": (),
+    # Reads the engine's files as bytes, whatever is in them.
+    "engine.bundle": ("engine.onefile",),
     "engine.protocols": (),
     "engine.postponed": (),
     "engine.client": BASE,

@@ -11,8 +11,8 @@ import os
 import resource
 import socket
 import struct
-import sys
 
+from engine import origin
 from engine.daemon import locks
 from engine.errors import Invalid, Unavailable
 from engine.wire.channel import Channel
@@ -72,9 +72,12 @@ class Spawner:
 
             ours, theirs = Channel.pair()
             with theirs:
-                command = [sys.executable, "-m", "engine", "spawner", str(theirs.fileno()), self._muxer, self._stage]
-                environment = {**os.environ, "PYTHONPATH": _import_root()}
-                made = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
+                made = subprocess.Popen(
+                    origin.command("spawner", str(theirs.fileno()), self._muxer, self._stage),
+                    pass_fds=(theirs.fileno(), *origin.descriptors()),
+                    stdin=subprocess.DEVNULL,
+                    env=origin.environment(),
+                )
                 resource.prlimit(made.pid, resource.RLIMIT_NOFILE, self._files)
             try:
                 self._compare(dead, ours)
@@ -116,8 +119,3 @@ def _patient(channel: Channel) -> Channel:
     """Limit how long a send may block (`_SEND_LIMIT`), because other threads wait for their turn to send meanwhile."""
     channel.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
     return channel
-
-
-def _import_root() -> str:
-    """The directory that `engine` was imported from, whatever the working directory is by now."""
-    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))

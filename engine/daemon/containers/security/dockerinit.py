@@ -6,7 +6,9 @@ read-only.
 """
 
 import os
+import threading
 
+from engine import origin
 from engine.daemon.containers.shapes import HostConfig
 from engine.errors import SystemFailure
 from engine.sandbox.spec import Mount
@@ -29,16 +31,12 @@ def mount(settings: Settings) -> Mount:
 
 def program(settings: Settings) -> str:
     """The host's path of the program. Raises SystemFailure, in docker's words, where there is none."""
-    # Imported here, since only a container with Init needs them.
-    import shutil
-    from importlib.util import find_spec
+    import shutil  # imported here, since only a container with Init needs it
 
     if settings.init_path:
         places = [settings.init_path]
     else:
-        package = find_spec("_muxer")
-        built_in = package.submodule_search_locations if package else ()
-        places = [*(os.path.join(each, _NAME) for each in built_in or ()), shutil.which(_NAME) or ""]
+        places = [_built(settings.data_root), shutil.which(_NAME) or ""]
     for place in places:
         if os.path.isfile(place) and os.access(place, os.X_OK):
             return place
@@ -48,6 +46,34 @@ def program(settings: Settings) -> str:
         f'exec: "{_NAME}": executable file not found in $PATH: the engine\'s own was not built'
         " (python3 -m _muxer.build), and no other was named (--init-path)"
     )
+
+
+def _built(data_root: str) -> str:
+    """The path of the engine's own program, which need not exist.
+
+    A mount needs a file: that of an engine in one file is written below the data root, where containers' programs can
+    be executed too.
+    """
+    root = origin.root()
+    if root is not None:
+        return os.path.join(root, "_muxer", _NAME)
+    data, path = origin.compiled(_NAME), os.path.join(data_root, _NAME)
+    if data is not None and not _has(path, data):
+        os.makedirs(data_root, exist_ok=True)
+        new = f"{path}.{threading.get_ident()}"
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o755), "wb") as file:
+            os.fchmod(file.fileno(), 0o755)
+            file.write(data)
+        os.rename(new, path)  # a container that runs keeps the old one
+    return path
+
+
+def _has(path: str, data: bytes) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read() == data
+    except FileNotFoundError:
+        return False
 
 
 def command(container_path: str, arguments: list[str]) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""Makes the engine one file (`engine.pyz`), and that file a Debian package."""

@@ -1,0 +1,119 @@
+"""Packs the engine's files into the bytes of `engine.pyz`: the same files give the same bytes.
+
+Pure. `engine.onefile` reads what is written here, and says what the file looks like. Sources are packed first, since
+every Python needs them. Code of the modules that are used first fills what is left of the room, because a module with
+code is loaded ten times as fast.
+"""
+
+import hashlib
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from importlib.util import MAGIC_NUMBER
+
+from engine.bundle import bytecode, firstuse
+from engine.bundle.materials import Files
+from engine.dataclass import dataclass, field
+from engine.errors import SystemFailure
+from engine.onefile import FILTERS, FORM
+
+MOST = 1_000_000
+"""Bytes that the file may have."""
+FIRST = "engine/onefile.py"
+_LINE = b"#!/usr/bin/env python3\n"
+_SOURCES, _CODE = 1 << 18, 1 << 17
+"""Bytes in a block: a larger one packs better, and a smaller one is unpacked sooner for a single module."""
+_INDEX_ROOM = 12_000  # for the index and the archive's own directory
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Packed:
+    """What was packed: the file's bytes, how many modules it has, and how many of them with code."""
+
+    data: bytes
+    modules: int
+    with_code: int
+
+
+@dataclass(slots=True)
+class _Block:
+    """Packed files, and of each its name, kind, place in the block and size."""
+
+    data: bytes
+    files: list[tuple[str, str, int, int]] = field(default_factory=list)
+
+
+def pack(files: Files, most: int = MOST) -> Packed:
+    """The file. Raises SystemFailure where it would be larger than `most` bytes."""
+    order = firstuse.ordered(files)
+    data = [path for path in sorted(files) if not path.endswith(".py")]
+    blocks = [*_blocks("d", data, files.__getitem__, _SOURCES), *_blocks("s", order, files.__getitem__, _SOURCES)]
+    first = _zipped([("__main__.py", files[FIRST], True)])
+    taken = len(first) + sum(len(block.data) for block in blocks) + _INDEX_ROOM
+    chosen = 0
+    for block in _blocks("c", order, lambda path: bytecode.made(files[path]), _CODE):
+        taken += len(block.data)
+        if taken > most:
+            break
+        blocks.append(block)
+        chosen += len(block.files)
+    whole = _whole(files, blocks)
+    if len(whole) > most:
+        raise SystemFailure(f"the engine in one file has {len(whole)} bytes, which is more than {most}")
+    return Packed(whole, len(order), chosen)
+
+
+def _blocks(kind: str, names: list[str], content: Callable[[str], bytes], most: int) -> Iterator[_Block]:
+    """The files packed in this order. Blocks are made when they are asked for: packing takes most of the time."""
+    part, listed = b"", list[tuple[str, str, int, int]]()
+    for name in names:
+        made = content(name)
+        listed.append((name, kind, len(part), len(made)))
+        part += made
+        if len(part) >= most or name == names[-1]:
+            yield _Block(_compressed(part), listed)
+            part, listed = b"", []
+
+
+def _whole(files: Files, blocks: list[_Block]) -> bytes:
+    check = hashlib.sha256(MAGIC_NUMBER)
+    for name in sorted(files):
+        check.update(f"{name} {len(files[name])}\n".encode() + files[name])
+    entries = [("__main__.py", files[FIRST], True)]
+    entries += [(f"blocks/{number:03}", block.data, False) for number, block in enumerate(blocks)]
+    lines = [f"python {MAGIC_NUMBER.hex()}", f"digest {check.hexdigest()}"]
+    offsets = _offsets(_zipped(entries))
+    for number, block in enumerate(blocks):
+        lines.append(f"block {number} {offsets[number + 1]} {len(block.data)} {zlib.crc32(block.data)}")
+        lines += [f"{name} {kind} {number} {start} {size}" for name, kind, start, size in block.files]
+    index = _compressed("".join(f"{line}\n" for line in lines).encode())
+    entries.append(("index", index, False))
+    offset = _offsets(_zipped(entries))[-1]
+    return _zipped(entries, f"engine {FORM} {offset} {len(index)}".encode())
+
+
+def _zipped(entries: list[tuple[str, bytes, bool]], comment: bytes = b"") -> bytes:
+    """An archive of these (name, contents, whether to compress them), which can be executed."""
+    made = io.BytesIO()
+    made.write(_LINE)
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.comment = comment
+        for name, contents, compress in entries:
+            about = zipfile.ZipInfo(name, _EPOCH)
+            about.create_system, about.external_attr = 3, 0o644 << 16  # of Unix
+            about.compress_type = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+            archive.writestr(about, contents, compresslevel=9)
+    return made.getvalue()
+
+
+def _offsets(archive: bytes) -> list[int]:
+    """Where the contents of each entry begin (APPNOTE.TXT 4.3.7: 30 bytes, the name, and no more)."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        return [each.header_offset + 30 + len(each.filename) for each in opened.infolist()]
+
+
+def _compressed(data: bytes) -> bytes:
+    return lzma.compress(data, lzma.FORMAT_RAW, filters=FILTERS)

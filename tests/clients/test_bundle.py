@@ -1,0 +1,233 @@
+"""The engine in one file: everything that a clone does works from it, also when it was replaced meanwhile."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import _muxer
+from tests.harness import execs
+from tests.harness.daemon import PROJECT, Daemon
+from tests.harness.fixtures import World
+from tests.harness.listening import until
+
+pytestmark = [pytest.mark.root, pytest.mark.seldom]
+MOST = 1_000_000
+
+
+class Packed(Daemon):
+    """A daemon that runs from one file, in a directory that has nothing of the engine."""
+
+    file = Path()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Nothing in it leads to the tree of the tests."""
+        return {name: value for name, value in super().environment.items() if name != "PYTHONPATH"}
+
+    def arguments(self) -> list[str]:
+        """The daemon's command line."""
+        _, _, _, *rest = super().arguments()
+        return ["env", f"--chdir={self.root}", sys.executable, str(self.file), *rest]
+
+    def engine(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """The client of the same file."""
+        return self.command(sys.executable, str(self.file), *words, cwd=self.root)
+
+
+def bundle(to: Path, tree: Path = PROJECT) -> Path:
+    """Write the one file of a tree."""
+    command = [sys.executable, "-m", "engine", "bundle", "-o", str(to)]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return to
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one file of this tree."""
+    return bundle(tmp_path_factory.mktemp("bundle") / "engine.pyz")
+
+
+@pytest.fixture
+def packed(world: World, file: Path) -> Iterator[Packed]:
+    """A daemon that runs from a copy of the file."""
+    daemon = Packed(world.directory(), world.namespaces)
+    daemon.file = daemon.root / "engine.pyz"
+    shutil.copy2(file, daemon.file)
+    daemon.start()
+    yield daemon
+    daemon.close()
+
+
+def children(pid: int) -> list[int]:
+    """The process ids of a process's children."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def maps(pid: int) -> str:
+    """What a process has mapped."""
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+def opened(pid: int) -> list[str]:
+    """What a process has open."""
+    directory = f"/proc/{pid}/fd"
+    return [os.readlink(f"{directory}/{each}") for each in os.listdir(directory)]
+
+
+def test_it_is_small_and_makes_itself_again(file: Path, tmp_path: Path) -> None:
+    """Byte for byte, in another process and from what is in the file alone: no tree is near."""
+    assert file.stat().st_size <= MOST and os.access(file, os.X_OK)
+    command = [sys.executable, str(file), "bundle", "-o", "made.pyz"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
+    assert (tmp_path / "made.pyz").read_bytes() == file.read_bytes()
+
+
+def test_it_runs_by_itself_and_as_the_daemons_name(file: Path, tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"]}
+
+    def says(*command: str | Path) -> str:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+
+    (tmp_path / "engined").symlink_to(file)
+    assert says(file, "--version") == says(tmp_path / "engined", "--version")
+    assert says(file, "--help").startswith("Usage: engine [OPTIONS] VERB")
+    assert says(tmp_path / "engined", "--help").startswith("Usage: engine daemon")
+    assert f"ExecStart={sys.executable} {file} daemon -H fd://" in says(sys.executable, file, "install-units", "--show")
+
+
+def test_containers_run_and_the_muxer_is_in_memory(packed: Packed) -> None:
+    packed.import_busybox()
+    done = packed.engine("run", "--rm", "busybox", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+    one = packed.create("sleep", "1000")
+    packed.begin(one)
+    assert execs.run(packed, one, "echo", "there").out == "there\n"
+    info = packed.request("GET", "/info").json()
+    if _muxer.built():
+        assert ["Muxer", "c"] in info["DriverStatus"]
+        assert "/memfd:engine-muxer" in maps(packed.pid) and "_native.abi3.so" not in maps(packed.pid)
+    packed.remove(one)
+
+
+def test_docker_init_is_in_it(packed: Packed) -> None:
+    packed.import_busybox()
+    one = packed.create("sh", "-c", "cat /proc/1/cmdline; sleep 60", HostConfig={"NetworkMode": "none", "Init": True})
+    packed.begin(one)
+    assert until(lambda: packed.logs(one)).endswith(b"/sbin/docker-init\0--\0sh\0-c\0cat /proc/1/cmdline; sleep 60\0")
+    assert (packed.data_root / "docker-init").stat().st_mode & 0o777 == 0o755
+    packed.remove(one)
+
+
+def test_what_settles_holds_no_file_of_the_engines(packed: Packed) -> None:
+    packed.import_busybox()
+    (spawner,) = children(packed.pid)
+    one = packed.create("sleep", "1000")
+    packed.begin(one)
+    assert str(packed.file) in opened(packed.pid)
+    for pid in (spawner, *children(spawner)):
+        assert not [each for each in opened(pid) if str(packed.file) in each], pid
+    packed.remove(one)
+
+
+def test_a_daemon_stays_of_its_version_when_the_file_is_replaced(packed: Packed, file: Path, tmp_path: Path) -> None:
+    """Its next spawner too, and what it has not loaded yet; the next daemon adopts what this one has started."""
+    packed.import_busybox()
+    one = packed.create("sh", "-c", "while :; do echo tick; sleep 0.05; done")
+    packed.begin(one)
+    tree = tmp_path / "tree"
+    shutil.copytree(PROJECT / "engine", tree / "engine")
+    shutil.copytree(PROJECT / "_muxer", tree / "_muxer")
+    with open(tree / "engine/settings/every.py", "a") as text:
+        text.write('\nVERSION = "9.9.9"\n')
+    newer = bundle(tmp_path / "newer.pyz", tree)
+    shutil.copy2(newer, packed.root / "engine.new")
+    os.replace(packed.root / "engine.new", packed.file)
+    (spawner,) = children(packed.pid)
+    os.kill(spawner, 9)
+    # Networks, volumes and health checks have not been loaded before.
+    two = packed.create("sleep", "1000", HostConfig={"NetworkMode": "bridge", "Binds": ["kept:/kept"]})
+    packed.begin(two)
+    assert "another is started" in packed.log
+    assert packed.request("GET", "/version").json()["Version"] != "9.9.9"
+    packed.kill9()
+    packed.start()
+    assert packed.request("GET", "/version").json()["Version"] == "9.9.9"
+    for each in (one, two):
+        assert packed.inspect(each)["State"]["Running"]
+    said = len(packed.logs(one))
+    until(lambda: len(packed.logs(one)) > said)
+    for each in (one, two):
+        packed.remove(each)
+
+
+def test_a_file_that_is_written_over_is_said_and_containers_run_on(packed: Packed, file: Path) -> None:
+    packed.import_busybox()
+    one = packed.create("sh", "-c", "while :; do echo tick; sleep 0.05; done")
+    packed.begin(one)
+    packed.file.write_bytes(b"\0" * packed.file.stat().st_size)
+    answer = packed.request("POST", "/networks/create", {"Name": "never"}, checked=False)
+    assert answer.status == 500
+    assert "was changed while the engine ran: start the engine again" in packed.log
+    packed.kill9()
+    shutil.copy2(file, packed.file)
+    packed.start()
+    said = len(packed.logs(one))
+    until(lambda: len(packed.logs(one)) > said)
+    packed.remove(one)
+
+
+def test_the_demo_starts_its_daemon_from_the_file(file: Path, tmp_path: Path) -> None:
+    command = [
+        "unshare",
+        "--net",
+        "--mount",
+        "sh",
+        "-c",
+        'ip link set lo up; exec "$@"',
+        "sh",
+        sys.executable,
+        str(file),
+    ]
+    done = subprocess.run([*command, "demo"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hello from a container" in done.stdout
+
+
+def test_a_host_without_its_muxer_has_the_python_one(world: World, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    shutil.copytree(PROJECT / "engine", tree / "engine", ignore=shutil.ignore_patterns("__pycache__"))
+    (tree / "_muxer").mkdir()
+    shutil.copy(PROJECT / "_muxer/__init__.py", tree / "_muxer")
+    daemon = Packed(world.directory(), world.namespaces)
+    daemon.file = bundle(tmp_path / "bare.pyz", tree)
+    daemon.start()
+    assert ["Muxer", "python"] in daemon.request("GET", "/info").json()["DriverStatus"]
+    daemon.import_busybox()
+    assert daemon.engine("run", "--rm", "busybox", "echo", "hi").stdout == b"hi\n"
+    daemon.close()
+
+
+@pytest.mark.alone
+def test_a_start_from_the_file_takes_no_longer_than_from_a_clone(world: World, file: Path) -> None:
+    """With code for this Python in it; the best of five, taken in turns."""
+    spent: dict[str, list[float]] = {"clone": [], "file": []}
+    for _ in range(5):
+        for kind, made in (("clone", Daemon), ("file", Packed)):
+            daemon = made(world.directory(), world.namespaces)
+            if isinstance(daemon, Packed):
+                daemon.file = file
+            began = time.monotonic()
+            daemon.start()
+            spent[kind].append(time.monotonic() - began)
+            daemon.stop()
+    print({kind: f"{min(times) * 1000:.0f} ms" for kind, times in spent.items()})
+    assert min(spent["file"]) < 1.3 * min(spent["clone"]), spent
