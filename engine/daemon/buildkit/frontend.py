@@ -10,13 +10,11 @@ from engine.daemon.build.build import made
 from engine.daemon.build.context import Context
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.options import Options
-from engine.daemon.buildkit import methods, sessions, told, wishes
-from engine.daemon.buildkit.calling import unary
+from engine.daemon.buildkit import authority, sessions, told, wishes
 from engine.daemon.buildkit.checking import Checked
 from engine.daemon.buildkit.clientfiles import ClientFiles, ignored_in
 from engine.daemon.buildkit.failures import Failing
 from engine.daemon.buildkit.jobs import Job
-from engine.daemon.buildkit.messages import session as messages
 from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.outcome import Outcome, Tree
 from engine.daemon.buildkit.sessions import Session
@@ -24,12 +22,7 @@ from engine.daemon.buildkit.subrequests.source import Source
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
-from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
-from engine.protocols import grpc
-
-_HUB = "https://index.docker.io/v1/"
-"""How docker's clients name the registry docker.io."""
 
 
 def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Outcome:
@@ -65,7 +58,7 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
         target=asked.target,
         platform=asked.platform,
         host=asked.host,
-        credentials=lambda domain: credentials(session, domain),
+        credentials=lambda domain: authority.credentials(session, domain),
     )
     job.captured.dockerfile(asked.filename, text)
     checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen.credentials)
@@ -97,21 +90,3 @@ def end_with(session: Session, job: Job) -> None:
 
     session.watch(lost)
     job.held.callback(session.unwatch, lost)
-
-
-def credentials(session: Session, domain: str) -> Object | None:
-    """What the client has for a registry; None where it has nothing, or offers no credentials."""
-    path = methods.AUTH + "Credentials"
-    if path.lower() not in session.offers:
-        return None
-    host = _HUB if domain == "docker.io" else domain
-    asked: messages.CredentialsRequest = {"Host": host}
-    try:
-        found = unary(session.link, path, messages.CredentialsRequest, messages.CredentialsResponse, asked)
-    except grpc.Failed:  # as from a client that has none
-        return None
-    if not found["Secret"]:
-        return None
-    if not found["Username"]:
-        return {"identitytoken": found["Secret"], "serveraddress": host}
-    return {"username": found["Username"], "password": found["Secret"], "serveraddress": host}

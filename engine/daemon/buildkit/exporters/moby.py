@@ -4,7 +4,7 @@ Runs on the thread of Control/Solve. The image is visible under its names once i
 as upstream does, so a registry that refuses it leaves it here.
 """
 
-from engine.daemon.buildkit import frontend
+from engine.daemon.buildkit import authority
 from engine.daemon.buildkit.exporters import composing
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.composing import Composed, Made
@@ -86,7 +86,7 @@ class ImageExporter:
                 layers[line["id"]] = detail["current"]
                 vertex.count("pushing layers", sum(layers.values()))
 
-        auth = frontend.credentials(work.session(), name.domain)
+        auth = authority.credentials(work.session(), name.domain)
         push_target(work.engine.images, under, composed.target, self._insecure, auth, progress, work.job.check)
         vertex.count("pushing layers", sum(layers.values()), ended=True)
         vertex.count(f"pushing manifest for {name.canonical}@{digest}", 0, ended=True)

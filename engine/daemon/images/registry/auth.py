@@ -16,6 +16,10 @@ from engine.dataclass import dataclass
 from engine.errors import Invalid, Unauthorized
 
 _CLIENT = "engine"
+TOKEN = "token function"
+"""The key under which the daemon itself gives, among credentials, a function that fetches tokens. No JSON can."""
+FetchToken = Callable[[str, str, list[str]], str]
+"""Fetches a token: (realm, service, scopes) → the token, empty where there is none to be had that way."""
 _HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 # Real headers have a few hundred bytes. The search in a malicious one takes time with the square of its length.
 _LONGEST_CHALLENGES = 4096
@@ -28,12 +32,14 @@ class Credentials:
     """The credentials in the header X-Registry-Auth; fields that it did not have are empty.
 
     identity_token: an OAuth refresh token, used instead of a password; registry_token: a bearer token ready for use
+    fetch_token: asks whoever has the credentials for a token
     """
 
     username: str = ""
     password: str = ""
     identity_token: str = ""
     registry_token: str = ""
+    fetch_token: FetchToken | None = None
 
     @classmethod
     def of(cls, auth: Object | None) -> "Credentials":
@@ -48,7 +54,10 @@ class Credentials:
             raise Invalid(
                 "invalid registrytoken in the registry credentials: it has characters that a header cannot contain"
             )
-        return cls(username, password, texts.get("identitytoken", ""), registry_token)
+        fetch = known.get(TOKEN)
+        return cls(
+            username, password, texts.get("identitytoken", ""), registry_token, fetch if callable(fetch) else None
+        )
 
     def __repr__(self) -> str:
         # A log line or a traceback must not hold the password.
@@ -162,6 +171,10 @@ def _bearer(authorizer: Authorizer, parameters: dict[str, str]) -> str:
         raise Unauthorized("authorization failed: the bearer challenge names no realm")
     asked = {"service": parameters.get("service", ""), "scope": _union(authorizer.scope, parameters.get("scope", ""))}
     asked = {name: value for name, value in asked.items() if value}
+    if credentials.fetch_token is not None:
+        given = credentials.fetch_token(realm, asked.get("service", ""), asked.get("scope", "").split())
+        if given and _is_token(given):
+            return f"Bearer {given}"
     if credentials.identity_token:
         form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": _CLIENT}
         status, document = authorizer.fetch(realm, {}, form | asked)
