@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 # As many as the kernel lets wait (net.core.somaxconn), as with dockerd: many clients that connect at once are not
 # turned away.
 _BACKLOG = 4096
+_KEEPALIVE_SECONDS = 15  # of silence before the kernel asks whether a client is there, and between two questions
 _FIRST_PASSED = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 _PATH_LIMIT = 107  # sun_path without its final zero, unix(7)
 
@@ -54,10 +55,12 @@ class Listener:
         client waits.
         """
         peer, _ = self._socket.accept()
-        if self._wrap is None:
-            return peer
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._wrap(peer)
+        if peer.family != socket.AF_UNIX:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # or a client that vanished stays for ever
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+                peer.setsockopt(socket.IPPROTO_TCP, option, _KEEPALIVE_SECONDS)
+        return peer if self._wrap is None else self._wrap(peer)
 
     def close(self) -> None:
         """Close the socket, and remove its file if that is still this listener's. A second call does nothing.

@@ -23,6 +23,10 @@ _MOST_UNSENT = 1 << 18  # bytes that may wait for the socket before those who se
 _LARGEST_MESSAGE = 16 << 20  # as much as BuildKit takes
 _GOODBYE_SECONDS = 1.0
 _LOOK_SECONDS = 1.0  # between two calls of a stream's `check`
+_QUIET_SECONDS, _ANSWER_SECONDS = (
+    15.0,
+    30.0,
+)  # without a byte before a ping, and after it before the peer counts as gone
 
 
 class Lost(Unavailable):
@@ -190,8 +194,13 @@ class Link:
         client: bool,
         accept: Callable[[Stream], None] | None = None,
         limits: Limits | None = None,
+        *,
+        pings: bool = False,
     ) -> None:
-        """peer: is closed when `run` returns; client: this end opens the streams"""
+        """peer: is closed when `run` returns; client: this end opens the streams
+
+        pings: a peer that is silent is pinged, and left where it does not answer. gRPC's own servers take that ill.
+        """
         self.lock = threading.RLock()
         self.http = http2.Connection(client, limits)
         self._peer = peer
@@ -200,6 +209,8 @@ class Link:
         self._unsent = bytearray()
         self._opening = threading.Condition(self.lock)
         self._over = ""  # why nothing more can be sent
+        self._pings = pings
+        self._moved = time.monotonic()  # when bytes went or came last
         self._wakes = self._wake = -1  # a pipe while `run` runs
 
     def run(self) -> None:
@@ -230,9 +241,16 @@ class Link:
     def _serve(self) -> None:
         poll = select.poll()
         poll.register(self._wakes, select.POLLIN)
-        until = None
+        until, pinged = None, 0.0
         while True:
             with self.lock:
+                quiet = time.monotonic() - self._moved
+                if self._pings and quiet > _QUIET_SECONDS + _ANSWER_SECONDS:
+                    self._over = self._over or "the peer does not answer"
+                    return
+                if self._pings and quiet >= _QUIET_SECONDS and pinged < self._moved and not self.http.over:
+                    self.http.ping(b"engine  ")
+                    pinged = time.monotonic()
                 self.flush()
                 # A peer that does not read is not read either: what it asks for would pile up here.
                 events = select.POLLIN if len(self._unsent) < 4 * _MOST_UNSENT else 0
@@ -244,7 +262,8 @@ class Link:
             if until is not None and time.monotonic() >= until:
                 return
             poll.register(self._peer, events)
-            ready = dict(poll.poll(None if until is None else _GOODBYE_SECONDS * 1000))
+            seconds = _GOODBYE_SECONDS if until is not None else _QUIET_SECONDS if self._pings else None
+            ready = dict(poll.poll(None if seconds is None else seconds * 1000))
             if self._wakes in ready:
                 os.read(self._wakes, _PIECE)
             if ready.get(self._peer.fileno(), 0) & ~select.POLLOUT and not self._read():
@@ -260,6 +279,7 @@ class Link:
             return False
         opened = []
         with self.lock:
+            self._moved = time.monotonic()
             for event in self.http.receive(data):
                 stream = self._handle(event)
                 if stream is not None:
@@ -350,6 +370,8 @@ class Link:
             self._unsent.clear()
             self._peer.shutdown(socket.SHUT_RDWR)
             return
+        if sent and stood:  # what a peer that is gone does not read stays here
+            self._moved = time.monotonic()
         full = not self.takes_more()
         del self._unsent[:sent]
         if self._unsent and not stood:

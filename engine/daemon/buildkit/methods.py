@@ -13,6 +13,7 @@ FILES, SENDING = "/moby.filesync.v1.FileSync/", "/moby.filesync.v1.FileSend/"
 AUTH = "/moby.filesync.v1.Auth/"
 UPLOAD = "/moby.upload.v1.Upload/"
 SECRETS, SSH = "/moby.buildkit.secrets.v1.Secrets/", "/moby.sshforward.v1.SSH/"
+HEALTH = "/grpc.health.v1.Health/Check"
 """What a client serves in its session."""
 
 TABLES: dict[str, tuple[type, type]] = {
@@ -49,5 +50,5 @@ TABLES: dict[str, tuple[type, type]] = {
     SECRETS + "GetSecret": (session.GetSecretRequest, session.GetSecretResponse),
     SSH + "CheckAgent": (session.CheckAgentRequest, session.CheckAgentResponse),
     SSH + "ForwardAgent": (session.BytesMessage, session.BytesMessage),
-    "/grpc.health.v1.Health/Check": (session.HealthCheckRequest, session.HealthCheckResponse),
+    HEALTH: (session.HealthCheckRequest, session.HealthCheckResponse),
 }

@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from engine.daemon.buildkit import liveness, methods
 from engine.daemon.buildkit.link import Link
+from engine.daemon.runtime import worker
 from engine.errors import Conflict, Invalid, NotFound
 
 ID, SHARED_KEY = "x-docker-expose-session-uuid", "x-docker-expose-session-sharedkey"
@@ -30,15 +32,25 @@ class Session:
         self.offers = offers
         self.link = link
         self._watchers: list[Callable[[], None]] = []
-        self._ended = False
+        self._ended = self._asked = False  # asked: a thread asks whether the client is well
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Have `watcher` called once, when the session ends; at once where it has ended already."""
         with _changed:
-            if not self._ended:
+            ended, begins = self._ended, not (self._ended or self._asked)
+            if not ended:
                 self._watchers.append(watcher)
-                return
-        watcher()
+            self._asked = self._asked or begins
+        if ended:
+            watcher()
+        elif begins and methods.HEALTH.lower() in self.offers:
+            worker.begin("session health", lambda: liveness.follow(self.link, self._unwatched))
+
+    def _unwatched(self) -> bool:
+        """Whether no build waits for the session any more; the thread that asks for its health ends then."""
+        with _changed:
+            self._asked = bool(self._watchers)
+            return not self._asked
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
         """Call it no more."""

@@ -23,7 +23,7 @@ def grpc(engine: DaemonParts, request: Request) -> None:
         for service in (controlservice, bridgeservice, contentservice)
         for path, run in service.served(engine).items()
     }
-    Link(request.upgrade(_UPGRADED), False, serving.Server(table).accept).run()
+    Link(request.upgrade(_UPGRADED), False, serving.Server(table).accept, pings=True).run()
 
 
 def session(_engine: DaemonParts, request: Request) -> None:
