@@ -13,7 +13,7 @@ from engine.daemon.build.graph.node import Input
 from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.solver import Build, Solver, processors
-from engine.daemon.buildkit import frontend, sessions
+from engine.daemon.buildkit import authority, frontend, sessions
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import conversion, definition, explaining, vertices
 from engine.daemon.buildkit.llb.conversion import Scope
@@ -69,7 +69,7 @@ class Solving:
 def _credentials(session: Session | None) -> Callable[[str], Object | None]:
     if session is None:
         return lambda _domain: None
-    return lambda domain: frontend.credentials(session, domain)
+    return lambda domain: authority.credentials(session, domain)
 
 
 _changed = threading.Lock()

@@ -5,7 +5,7 @@ Runs on the thread of the frontend's call.
 
 from engine.daemon.build import bases
 from engine.daemon.build.options import Options
-from engine.daemon.buildkit import frontend, sessions
+from engine.daemon.buildkit import authority, sessions
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages import gateway, ops
 from engine.daemon.images import image as documents
@@ -44,7 +44,7 @@ def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | Non
 
     def credentials(domain: str) -> Object | None:
         session = job.asked["Session"]
-        return frontend.credentials(sessions.find(session), domain) if session else None
+        return authority.credentials(sessions.find(session), domain) if session else None
 
     vertex = job.progress.vertex(title or f"resolve image config for {name}")
     vertex.begin()
