@@ -48,7 +48,7 @@ class Building:
 
     def write(self, *lines: str, name: str = "Dockerfile") -> None:
         """The Dockerfile, whose steps are nobody else's."""
-        (self.place / name).write_text("\n".join((f"FROM busybox\nLABEL of={uuid.uuid4().hex}", *lines)) + "\n")
+        (self.place / name).write_text("\n".join((f"FROM busybox\nENV of={uuid.uuid4().hex}", *lines)) + "\n")
 
 
 def told(done: subprocess.CompletedProcess, status: int = 0) -> str:

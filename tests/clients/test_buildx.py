@@ -24,7 +24,9 @@ def test_an_image_is_built_named_and_run(buildx: Building, docker: Client, tag: 
     (buildx.place / "a").write_text("hello\n")
     output = told(buildx("build", "-t", tag, "."))
     assert 'building with "default" instance using docker driver' in output
-    for line in ("[internal] load build definition from Dockerfile", "[1/3] FROM busybox", "[2/3] COPY a /a"):
+    base = r"[1/3] FROM docker.io/library/busybox:latest@sha256:"
+    assert re.search(rf"^#\d+ {re.escape(base)}[0-9a-f]{{64}}$", output, re.MULTILINE), output
+    for line in ("[internal] load build definition from Dockerfile", "[2/3] COPY a /a"):
         assert re.search(rf"^#\d+ {re.escape(line)}$", output, re.MULTILINE), output
     assert re.search(r"^#\d+ \d+\.\d+ hello$", output, re.MULTILINE)
     assert re.search(r"^#\d+ \d+\.\d+ words$", output, re.MULTILINE)
@@ -38,10 +40,10 @@ def test_what_did_not_change_is_cached_and_does_not_travel(buildx: Building, tag
         (buildx.place / str(number)).write_bytes(bytes(50_000))
     first = told(buildx("build", "-t", tag, "."))
     second = told(buildx("build", "-t", tag, "."))
-    assert second.count(" CACHED") == 2
+    assert second.count(" CACHED") == 3
     (buildx.place / "7").write_text("another")
     third = told(buildx("build", "-t", tag, "."))
-    assert " CACHED" not in third
+    assert third.count(" CACHED") == 1  # its base
 
     def transferred(output: str) -> list[str]:
         return re.findall(r"transferring context: ([\d.]+\w?B)", output)

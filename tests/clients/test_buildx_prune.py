@@ -35,9 +35,10 @@ def test_what_the_cache_holds(cached: Building) -> None:
     found = usage(cached)
     assert {each["Type"] for each in found} == {"regular", "source.local", "exec.cachemount"}
     assert len({each["ID"] for each in found}) == len(found)
-    (context,) = (each for each in found if re.fullmatch(r"30\d\.?\d*kB", each["Size"]))
+    contexts = [each for each in found if each["Description"] == "local source for context"]
+    (context,) = (each for each in contexts if re.fullmatch(r"30\d\.?\d*kB", each["Size"]))
+    assert context["Type"] == "source.local"
     assert context["Mutable"] and not context.get("InUse") and context["UsageCount"] >= 1
-    assert context["Description"] == "local source for context"
     verbose = printed(cached("buildx", "du", "--verbose"))
     assert re.search(r"^Description:\s+local source for context$", verbose, re.MULTILINE), verbose
     assert re.search(r"^Total:\s+\d", verbose, re.MULTILINE), verbose
@@ -63,7 +64,7 @@ def test_what_is_pruned(cached: Building) -> None:
     assert not [each for each in usage(cached) if each["Size"] != "0B"]
     printed(cached("buildx", "prune", "-a", "-f"))
     assert usage(cached) == []
-    assert "CACHED" not in told(cached("build", "."))
+    assert told(cached("build", ".")).count("CACHED") == 1  # its base
 
 
 def test_docker_builder_prune(cached: Building) -> None:

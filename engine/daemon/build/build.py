@@ -51,8 +51,9 @@ def made(
     dockerfile, plan, arguments = building.prepare(context.dockerfile, context.name, options)
     cache = Cache(engine, options.no_cache, options.cache_from)
     try:
-        with Keeper(engine.images) as keeper, Maker(engine, keeper) as maker:
+        with Keeper(engine.images) as keeper, Maker(engine, keeper) as maker, contextlib.ExitStack() as stack:
             results = Results(engine.database, keeper, held=False)
+            stack.callback(results.close)
             solver = Solver(
                 solving.Build(engine, keeper, results, context.scratch, caller, _Steps(output), giver, allowed=None)
             )
@@ -62,7 +63,6 @@ def made(
             image = work.run()
             maker.settle()
             results.settled()
-            results.close()
             yield Made(image, arguments.unused())
     finally:
         cache.close()

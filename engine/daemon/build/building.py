@@ -15,7 +15,7 @@ from engine.daemon.build.options import Options
 from engine.daemon.build.output import Output, Step
 from engine.daemon.build.pulled import Pulled
 from engine.daemon.build.stages import SCRATCH, Plan, Stage
-from engine.daemon.build.state import Maker, State
+from engine.daemon.build.state import Given, Maker, State
 from engine.daemon.build.stepnodes import Surroundings
 from engine.daemon.dockerfile import commands, instructions, parser, scope, words
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
@@ -230,4 +230,4 @@ def _with_labels(plan: Plan, labels: dict[str, str]) -> Plan:
 
 def _label(name: str, value: str) -> Instruction:
     text = f"{name}={value}"
-    return steps.Given("LABEL", 0, 0, (), text, f"LABEL {text}", command=commands.Label(((name, value),)))
+    return Given("LABEL", 0, 0, (), text, f"LABEL {text}", command=commands.Label(((name, value),)))

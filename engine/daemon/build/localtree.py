@@ -4,23 +4,53 @@ The directory belongs to the build, and changes only between builds. Most operat
 `Local` where others have an input. `LocalTree` is for those that need a tree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from engine.daemon.build.copying import packing, prepare
 from engine.daemon.build.copying.request import Base, Request
-from engine.daemon.build.graph.node import digest
+from engine.daemon.build.graph.node import Input, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
 from engine.daemon.containers.contents.commit import Stream
 from engine.dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Local:
-    """A directory. root: its descriptor, open until the build ends; id: names it among those of all builds"""
+    """A directory. root: its descriptor, open until the build ends; id: names it among those of all builds
+
+    loading: the node that brings its files here, None where they are here already; `root` is good once it is solved
+    """
 
     root: int
     id: str
+    loading: Input | None = None
+
+
+class Loading:
+    """An operation without inputs that brings a directory's files here. Its one output is empty: who needs it has the
+    `Local`.
+
+    fetch: brings them, and returns the descriptor of the directory; raises EngineErrors
+    """
+
+    kind, title = "source.local", ""
+
+    def __init__(self, local: Local, fetch: Callable[[], int]) -> None:
+        self._local, self._fetch = local, fetch
+
+    def key(self) -> str:
+        """Which directory it is."""
+        return digest("loading", self._local.id)
+
+    def identity(self, work: Work, inputs: Sequence[Snapshot]) -> None:
+        """None: the directory may be another one in the next build."""
+
+    def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+        """Bring it."""
+        with work.waiting():
+            self._local.root = self._fetch()
+        return (Snapshot(),)
 
 
 class LocalTree:

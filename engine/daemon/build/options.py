@@ -27,6 +27,7 @@ class Options:
     """The options of one build.
 
     tags: the names that the image is to get; args: build arguments, None for one without a value
+    no_cache_stages: names of stages that are built without it
     remote: URL of the context, empty for the request's body; cache_from: images whose layers the client trusts
     remove: remove the containers of steps; force_remove: also that of a step that has failed
     platform: as the client wrote it, or empty; host: the part of HostConfig that every container of a step gets
@@ -38,6 +39,7 @@ class Options:
     remote: str = ""
     quiet: bool = False
     no_cache: bool = False
+    no_cache_stages: tuple[str, ...] = ()
     cache_from: tuple[str, ...] = ()
     pull: bool = False
     remove: bool = True

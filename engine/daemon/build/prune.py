@@ -1,8 +1,8 @@
 """The build cache's records: their listing for GET /system/df, and their removal by POST /build/prune.
 
-Runs on the request's thread. Three kinds of things are kept for builds: the result of a step, which is no more than a
-row that names an image, the directories of cache mounts, and the mirrors of clients' directories. Images are not
-removed here: `docker image prune` does that.
+Runs on the request's thread. Four kinds of things are kept for builds: the result of a node of the graph with its
+layers, the image of a step of the classic builder, which is no more than a row that names it, the directories of cache
+mounts, and the mirrors of clients' directories. Images are not removed here: `docker image prune` does that.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from engine.daemon import moments
 from engine.daemon.build import directories, mirrors
+from engine.daemon.build.graph.results import in_use
 from engine.daemon.clock import rfc3339
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
@@ -48,7 +49,10 @@ class AskedPruning:
 class Record:
     """One thing that is kept for builds: the result of a step, a cache directory, or a mirror of a client's directory.
 
-    key: of a step's row; number: of a directory; mirror: its name; named: an image with a name stands on it
+    type: `regular`, `source.local` or `exec.cachemount`; parents: ids of the records of what a result stands on
+    uses: how often a later build has used it; size: bytes that it alone takes; in_use: a build has it at this moment
+    named: an image with a name stands on it, so that removing the record frees nothing
+    result: key of a node's result; key: of a classic step's row; number: of a directory; mirror: its name
     """
 
     id: str
@@ -63,6 +67,8 @@ class Record:
     key: str = ""
     number: int = 0
     mirror: str = ""
+    result: str = ""
+    parents: tuple[str, ...] = ()
 
 
 def records(engine: ContainerParts) -> list[Record]:
@@ -70,7 +76,8 @@ def records(engine: ContainerParts) -> list[Record]:
     with engine.database.reading() as connection:
         rows, mounts = table.entries(connection), table.mounts(connection)
     named = _named(engine)
-    found = [
+    found = _results(engine)
+    found += [
         Record(
             row["key"][:_ID_LENGTH],
             _STEP,
@@ -114,6 +121,34 @@ def records(engine: ContainerParts) -> list[Record]:
     return sorted(found, key=lambda record: record.used_ns, reverse=True)
 
 
+def _results(engine: ContainerParts) -> list[Record]:
+    """The results that the cache holds, with their layers."""
+    with engine.database.reading() as connection:
+        rows, below, tops = results.results(connection), results.parents(connection), results.tops(connection)
+    named = {layer for image in engine.images.all() if image.names for layer in image.layers}
+    held = {row.key for row in rows}
+    parents: dict[str, list[str]] = {}
+    for key, parent in below:
+        if parent in held:
+            parents.setdefault(key, []).append(parent[:_ID_LENGTH])
+    return [
+        Record(
+            row.key[:_ID_LENGTH],
+            row.kind,
+            row.description,
+            row.created_ns,
+            row.used_ns,
+            row.uses,
+            size=row.size,
+            in_use=in_use(row.key),
+            named=not named.isdisjoint(map(str, tops.get(row.key, ()))),
+            result=row.key,
+            parents=tuple(parents.get(row.key, ())),
+        )
+        for row in rows
+    ]
+
+
 def figures(engine: ContainerParts) -> list[Object]:
     """Everything that is kept for builds, in the form of BuildCache in GET /system/df."""
     return [
@@ -127,6 +162,7 @@ def figures(engine: ContainerParts) -> list[Object]:
             "CreatedAt": rfc3339(record.created_ns),
             "LastUsedAt": rfc3339(record.used_ns),
             "UsageCount": record.uses,
+            **({"Parents": list(record.parents)} if record.parents else {}),
         }
         for record in records(engine)
     ]
@@ -161,7 +197,7 @@ def pruned(engine: ContainerParts, asked: AskedPruning) -> list[Record]:
     everything = records(engine)
     total = sum(record.size for record in everything)
     directories.sweep(engine)
-    deleted, freed, keys = list[Record](), 0, []
+    deleted, freed = list[Record](), 0
     for record in reversed(everything):
         if record.in_use or (record.named and not asked.all) or not asked.test(record):
             continue
@@ -169,21 +205,31 @@ def pruned(engine: ContainerParts, asked: AskedPruning) -> list[Record]:
             continue
         if _enough(engine, asked, total - freed, record):
             continue
-        if record.key:
-            keys.append(record.key)
-        elif record.mirror:
+        if record.mirror:
             if not mirrors.remove(engine.settings.data_root, record.mirror):
                 continue
-        elif not directories.remove(engine, record.number):
+        elif record.number and not directories.remove(engine, record.number):
             continue
         deleted.append(record)
         freed += record.size
-    if keys:
-        with engine.database.transaction(frees=True) as connection:
-            table.drop(connection, keys)
-            results.drop(connection, results.offered(connection))
+    _drop(engine, deleted)
     engine.events.publish("builder", "prune", "", {"reclaimed": str(freed)})
     return deleted
+
+
+def _drop(engine: ContainerParts, deleted: list[Record]) -> None:
+    """Let go of the results among the records. Their layers and blobs go too, unless an image or a build has them."""
+    steps, nodes = [each.key for each in deleted if each.key], [each.result for each in deleted if each.result]
+    if not (steps or nodes):
+        return
+    with engine.database.transaction(frees=True) as connection:
+        table.drop(connection, steps)
+        # What classic steps have made goes with them, whichever of them that were.
+        offered = results.offered(connection) if steps else []
+        digests = results.drop(connection, [*nodes, *offered])
+    if digests:
+        engine.images.layers.collect()
+        engine.images.drop_unheld(digests)
 
 
 def _enough(engine: ContainerParts, asked: AskedPruning, total: int, record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""An image of the store as the source of a build's files.
+"""What a build's files begin with: an image of the store, a tree that is there already (`Given`), or nothing.
 
 The image itself is found or pulled before (see `bases`), as its config decides what the graph looks like.
 """
@@ -29,13 +29,14 @@ class Pulled:
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The image's layers, which the build keeps. Raises NotFound where they were removed meanwhile."""
+        work.told.cached()
         return (work.keeper.image(self._image),)
 
 
 class Nothing:
     """An operation without inputs: a tree without files, as FROM scratch begins with."""
 
-    kind, title = "regular", "scratch"
+    kind, title = "regular", ""
 
     def key(self) -> str:
         """There is one such tree."""
@@ -47,3 +48,23 @@ class Nothing:
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The empty tree."""
         return (Snapshot(),)
+
+
+class Given:
+    """An operation without inputs: a tree that the build has already, and keeps."""
+
+    kind, title = "regular", ""
+
+    def __init__(self, tree: Snapshot) -> None:
+        self._tree = tree
+
+    def key(self) -> str:
+        """The tree's contents."""
+        return digest("tree", self._tree.chain)
+
+    def identity(self, work: Work, inputs: Sequence[Snapshot]) -> None:
+        """None: it is there."""
+
+    def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+        """The tree."""
+        return (self._tree,)

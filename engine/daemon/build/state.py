@@ -13,6 +13,9 @@ from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.contents.commit import IMAGE_KEYS
+from engine.daemon.dockerfile import commands, configure, instructions, words
+from engine.daemon.dockerfile.commands import Command
+from engine.daemon.dockerfile.parser import Instruction
 from engine.daemon.images import image as documents
 from engine.daemon.images import making
 from engine.daemon.images import platform as platforms
@@ -24,6 +27,16 @@ from engine.errors import Invalid
 from engine.kernel.syscalls import boot_id
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(Instruction):
+    """An instruction that the client has given beside the Dockerfile (a label).
+
+    Its command is known and needs no parsing.
+    """
+
+    command: Command
 
 
 @dataclass(slots=True)
@@ -49,6 +62,33 @@ class State:
         self.image = image
         self.config = copy.deepcopy(image.config.get("config") or {})
         return self.config.pop("OnBuild", None) or []
+
+    def read(self, instruction: Instruction, escape: str) -> Command:
+        """The instruction's command, with the variables in its words that it sees here. Raises Invalid."""
+        if isinstance(instruction, Given):
+            return instruction.command
+        seen = self.environment()
+        return instructions.read(
+            instruction,
+            lambda text: words.expand(text, seen, escape),
+            lambda text: words.expand_list(text, seen, escape),
+            escape,
+            lambda text: words.expand_raw(text, seen, escape),
+        )
+
+    def configure(self, command: Command) -> None:
+        """Take up a command that changes only the config (WORKDIR among them: its path). Raises Invalid."""
+        if isinstance(command, commands.Arg):
+            for name, default in command.pairs:
+                self.arguments.declare(name, default)
+            return
+        if isinstance(command, commands.Maintainer):
+            self.author = command.name
+            return
+        config = copy.deepcopy(self.config)
+        configure.apply(config, command, cmd_set=self.command_set)
+        self.config = config
+        self.command_set = self.command_set or isinstance(command, commands.Cmd)
 
     def set_path(self) -> None:
         """Add a default PATH where the image has none, so that commands find their programs."""

@@ -59,7 +59,10 @@ class AskedRun:
 
     def node(self, base: Input, around: Surroundings, shell: Shell, title: str) -> Node:
         """The node that runs it on a tree."""
-        return Node(Running(self.command, title, self.mounts, shell), (base, *self.inputs), title, around.fresh)
+        inputs = [base, *self.inputs]
+        if around.context.loading is not None and any(mount.local is not None for mount in self.mounts):
+            inputs.append(around.context.loading)
+        return Node(Running(self.command, title, self.mounts, shell), inputs, title, around.fresh)
 
 
 def asked_run(around: Surroundings, state: State, command: commands.Run) -> AskedRun:
@@ -205,10 +208,12 @@ def copy_node(
 ) -> Node:
     """The node of a COPY or an ADD. source: the tree that is copied from, None for the context"""
     local = None if request.keep_owners else around.context
-    inputs = (base,) if source is None else (base, source)
+    inputs = [base] if source is None else [base, source]
+    if local is not None and local.loading is not None:
+        inputs.append(local.loading)
     return Node(Copying(request, title, local, urls, checksum, prepared), inputs, title, around.fresh)
 
 
-def directory_node(around: Surroundings, base: Input, path: str, title: str) -> Node:
-    """The node of a WORKDIR."""
-    return Node(MakingDirectory(path, title), (base,), title, around.fresh)
+def directory_node(around: Surroundings, base: Input, path: str, title: str, user: str = "") -> Node:
+    """The node of a WORKDIR. user: who is to own the directory, empty for root"""
+    return Node(MakingDirectory(path, title, user), (base,), title, around.fresh)

@@ -3,7 +3,6 @@
 Runs on the thread that builds. Every step finds in the cache the image that it made before, or makes a new one.
 """
 
-import copy
 import posixpath
 from collections.abc import Callable
 from typing import Protocol
@@ -21,13 +20,12 @@ from engine.daemon.build.output import Output
 from engine.daemon.build.pulled import Nothing, Pulled
 from engine.daemon.build.state import Maker, State, shown_config
 from engine.daemon.build.stepnodes import Surroundings
-from engine.daemon.dockerfile import commands, configure, instructions, words
+from engine.daemon.dockerfile import commands
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.parser import Instruction
 from engine.daemon.images.layers import merged
-from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
-from engine.dataclass import dataclass, replace
+from engine.dataclass import replace
 from engine.errors import Invalid
 
 
@@ -47,32 +45,10 @@ class Build(Protocol):
     def around(self) -> Surroundings: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Given(Instruction):
-    """An instruction that the client has given beside the Dockerfile (a label).
-
-    Its command is known and needs no parsing.
-    """
-
-    command: Command
-
-
 def take(build: Build, state: State, instruction: Instruction, escape: str) -> None:
     """Carry out one step of a stage. Raises EngineErrors, and OSErrors of the host."""
-    if isinstance(instruction, Given):
-        command = instruction.command
-    else:
-        seen = state.environment()
-        command = instructions.read(
-            instruction,
-            lambda text: words.expand(text, seen, escape),
-            lambda text: words.expand_list(text, seen, escape),
-            escape,
-            lambda text: words.expand_raw(text, seen, escape),
-        )
+    command = state.read(instruction, escape)
     match command:
-        case commands.Arg():
-            _arg(build, state, command)
         case commands.Workdir():
             _workdir(build, state, command)
         case commands.Copy() | commands.Add():
@@ -126,35 +102,17 @@ def base_of(state: State) -> Input:
 
 def _configure(build: Build, state: State, command: Command) -> None:
     """Carry out an instruction that changes only the config."""
-    config = copy.deepcopy(state.config)
-    _note(build, config, command)
-    if isinstance(command, commands.Maintainer):
-        state.author = command.name
-    else:
-        configure.apply(config, command, cmd_set=state.command_set)
-    state.config = config
-    if isinstance(command, commands.Cmd):
-        state.command_set = True
-    text = wording.nothing_run(config, wording.of(command, config))
+    before = (state.config.get("Healthcheck") or {}).get("Test") or ["NONE"]
+    if isinstance(command, commands.Healthcheck) and before[0] != "NONE":
+        build.output.note(f"Note: overriding previous HEALTHCHECK: {wording.plain(before)}\n")
+    state.configure(command)
+    text = wording.nothing_run(state.config, wording.of(command, state.config))
     _make(build, state, text, {"kind": type(command).__name__})
 
 
-def _note(build: Build, config: Object, command: Command) -> None:
-    before = (config.get("Healthcheck") or {}).get("Test") or ["NONE"]
-    if isinstance(command, commands.Healthcheck) and before[0] != "NONE":
-        build.output.note(f"Note: overriding previous HEALTHCHECK: {wording.plain(before)}\n")
-
-
-def _arg(build: Build, state: State, command: commands.Arg) -> None:
-    for name, default in command.pairs:
-        state.arguments.declare(name, default)
-    _make(build, state, wording.nothing_run(state.config, wording.of(command, state.config)), {"kind": "Arg"})
-
-
 def _workdir(build: Build, state: State, command: commands.Workdir) -> None:
-    config = copy.deepcopy(state.config)
-    configure.apply(config, command, cmd_set=state.command_set)
-    state.config = config
+    state.configure(command)
+    config = state.config
     path = posixpath.normpath(config["WorkingDir"])  # the path is cleaned before any link is followed
 
     around = build.around()

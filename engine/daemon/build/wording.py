@@ -72,7 +72,7 @@ def _pairs(keyword: str, pairs: Sequence[tuple[str, str | None]]) -> str:
 def _health(config: Object) -> str:
     health = config.get("Healthcheck") or {}
     times = " ".join(
-        f'"{_duration(health.get(key) or 0)}"' for key in ("Interval", "Timeout", "StartPeriod", "StartInterval")
+        f'"{duration(health.get(key) or 0)}"' for key in ("Interval", "Timeout", "StartPeriod", "StartInterval")
     )
     retries = health.get("Retries") or 0
     return f"HEALTHCHECK &{{{quoted(health.get('Test'))} {times} '{_rune(retries)}'}}"
@@ -88,7 +88,7 @@ def _rune(number: int) -> str:
     return f"\\x{number:02x}" if number < 0x80 else f"\\u{number & 0xFFFF:04x}"
 
 
-def _duration(nanoseconds: int) -> str:
+def duration(nanoseconds: int) -> str:
     """A duration as Go's time.Duration prints it."""
     seconds, rest = divmod(nanoseconds, _SECOND)
     if rest and not seconds:

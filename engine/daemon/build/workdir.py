@@ -17,6 +17,7 @@ from engine.daemon.images.layers import merged
 from engine.daemon.tar.writer import END, Chunk, header
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath
+from engine.sandbox import users
 
 _MODE = stat.S_IFDIR | 0o755
 _PLACE = os.O_PATH | os.O_CLOEXEC
@@ -28,27 +29,35 @@ class MakingDirectory:
     """An operation that makes a directory and those above it in a tree, as far as the tree lacks them.
 
     path: absolute and clean; symbolic links of the tree on the way are followed inside it
+    user: who is to own what is made, as `USER` names it in the tree; empty for root
     """
 
     kind = "regular"
 
-    def __init__(self, path: str, title: str) -> None:
+    def __init__(self, path: str, title: str, user: str = "") -> None:
         self.title = title
-        self._path = path
+        self._path, self._user = path, user
 
     def key(self) -> str:
         """The path."""
-        return digest("directory", self._path)
+        return digest("directory", self._path, self._user)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The path in the tree."""
-        return digest("directory", self._path, chains(inputs))
+        return digest("directory", self._path, self._user, chains(inputs))
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The tree with the directory; the same tree where it has it. Raises Invalid for something else in the way."""
         tree = inputs[0]
-        absent = merged.within(work.engine.images.layer_root, tree.layers, lambda root: missing(root, self._path))
-        return (tree.above(work.keeper.packed(Stream(tar(absent)), tree) if absent else None),)
+        layer_root = work.engine.images.layer_root
+
+        def look(root: int) -> tuple[tuple[str, ...], tuple[int, int]]:
+            absent = missing(root, self._path)
+            found = users.identify(root, self._user, ())
+            return absent, (found.uid, found.gid)
+
+        absent, owner = merged.within(layer_root, tree.layers, look)
+        return (tree.above(work.keeper.packed(Stream(tar(absent, owner)), tree) if absent else None),)
 
 
 def missing(root: int, path: str) -> tuple[str, ...]:
@@ -93,10 +102,10 @@ def _look(root: int, above: list[str], name: str) -> tuple[int, str] | None:
     return found.st_mode, target
 
 
-def tar(paths: tuple[str, ...]) -> Iterator[Chunk]:
-    """The chunks of a layer's tar with these directories, owned by root with mode 755."""
+def tar(paths: tuple[str, ...], owner: tuple[int, int] = (0, 0)) -> Iterator[Chunk]:
+    """The chunks of a layer's tar with these directories, with mode 755. owner: uid and gid"""
     now = int(time.time())
-    found = os.stat_result((_MODE, 0, 0, 1, 0, 0, 0, now, now, now))
+    found = os.stat_result((_MODE, 0, 0, 1, *owner, 0, now, now, now))
     for path in paths:
         yield header(f"{path}/".encode("utf-8", "surrogateescape"), found)
     yield END

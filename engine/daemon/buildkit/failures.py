@@ -7,6 +7,7 @@ import json
 from types import TracebackType
 from typing import Self
 
+from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.messages.known import AnyMessage, Status
 from engine.daemon.buildkit.serving import status_of
 from engine.daemon.buildkit.subrequests.excerpts import ranges
@@ -23,7 +24,7 @@ _TYPES = "github.com/moby/buildkit/"
 class Failing:
     """Wraps the part of a build that follows the Dockerfile: an EngineError leaves it as a `grpc.Failed` with details.
 
-    name: of the Dockerfile; text: its bytes
+    name: of the Dockerfile; text: its bytes; output: knows where it failed
     """
 
     def __init__(self, name: str, text: bytes, output: Vertices) -> None:
@@ -40,7 +41,6 @@ class Failing:
         if error is None:
             return
         words = words_of(error) if isinstance(error, EngineError) else "internal error"
-        self._output.finish(words)
         if isinstance(error, EngineError) and not isinstance(error, grpc.Failed):
             raise grpc.Failed(self._status(error, words)) from error
 
@@ -65,15 +65,6 @@ class Failing:
             return error.first, error.last
         step = self._output.at
         return None if step is None else (step.line, step.last_line)
-
-
-def words_of(error: EngineError) -> str:
-    """An error in BuildKit's words, where it has some of its own."""
-    if isinstance(error, CommandFailed):
-        return f'process "{error.command}" did not complete successfully: exit code: {error.code}'
-    if isinstance(error, Misplaced):
-        return error.reason
-    return str(error)
 
 
 def detail(name: str, value: Object) -> AnyMessage:

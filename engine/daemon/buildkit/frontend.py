@@ -3,26 +3,33 @@
 Runs on the thread of the call that asks for it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from engine.daemon.build import building
-from engine.daemon.build.build import made
+from engine.daemon.build import building, finishing
 from engine.daemon.build.context import Context
-from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.converting import Built, Conversion, names_of
+from engine.daemon.build.graph.node import Node, reachable
+from engine.daemon.build.graph.solver import Solver
+from engine.daemon.build.localtree import Loading, Local
 from engine.daemon.build.options import Options
+from engine.daemon.build.run import Running
 from engine.daemon.buildkit import authority, sessions, told, wishes
+from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.checking import Checked
 from engine.daemon.buildkit.clientfiles import ClientFiles, ignored_in
 from engine.daemon.buildkit.failures import Failing
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.outcome import Outcome, Tree
+from engine.daemon.buildkit.provenance.captured import Captured
 from engine.daemon.buildkit.sessions import Session
 from engine.daemon.buildkit.subrequests.source import Source
+from engine.daemon.dockerfile import words
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
-from engine.daemon.images.image import Image
 from engine.daemon.parts import DaemonParts
+from engine.dataclass import replace
+from engine.errors import EngineError
 
 
 def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Outcome:
@@ -47,12 +54,10 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
     else:
         text, own = files.dockerfile()
         ignored = files.ignored() if own is None else own
-    output = told.Vertices(job.progress)
     chosen = Options(
         dockerfile=asked.filename,
         no_cache=asked.no_cache,
         pull=asked.pull,
-        force_remove=True,
         args=asked.args,
         labels=asked.labels,
         target=asked.target,
@@ -62,24 +67,67 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
     )
     job.captured.dockerfile(asked.filename, text)
     checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen.credentials)
+    output = told.Vertices(job.progress)
     with Failing(asked.filename, text, output):
         if asked.request:
             return Outcome((), checked.answer())
         checked.warn()
-        _, plan, _ = building.prepare(text, asked.filename, chosen)
-        output.plan(plan.stages)
+        local = Local(-1 if context is None else context.root, f"context of {job.ref}")
         if context is None:
-            context = files.context(text, ignored)
-        image = job.held.enter_context(made(engine, chosen, context, output, job.caller, SessionGiver(session))).image
-        output.finish()
-    return _outcome(engine, image)
+            local.loading = Node(Loading(local, lambda: files.context(text, ignored).root)).output()
+        room = job.workroom(engine)
+        solver = room.solver(output, SessionGiver(session))
+        with Bases(engine, room.keeper, chosen, job.progress, job.caller, job.captured) as bases:
+            wanted = [replace(chosen, platform=each) for each in _platforms(asked)]
+            targets = [_converted(text, each, len(wanted) > 1, local, bases, output) for each in wanted]
+        nodes = [target.tree.node for target in targets if target.tree is not None]
+        _capture(job.captured, nodes)
+        solver.solve(nodes)
+        return _outcome(targets, solver)
 
 
-def _outcome(engine: DaemonParts, image: Image) -> Outcome:
-    with Keeper(engine.images) as keeper:
-        parts = keeper.image(image).parts
-    metadata = {"containerimage.config": documents.dump(image.config)}
-    return Outcome((Tree(platforms.of(image.config), parts, image.config, image),), metadata)
+def _platforms(asked: wishes.Asked) -> list[str]:
+    """The platforms that are built, as the client has written them; one empty text for the host's."""
+    return list(dict.fromkeys(asked.platform.split(",")))
+
+
+def _converted(
+    text: bytes, options: Options, several: bool, local: Local, bases: Bases, output: told.Vertices
+) -> Built:
+    """The last stage of the Dockerfile for one platform. several: it is one of several"""
+    dockerfile, plan, arguments = building.prepare(text, options.dockerfile, options)
+    wanted = platforms.parse(options.platform) if options.platform else platforms.host()
+    prefix = str(wanted) if several else ""
+    conversion = Conversion(dockerfile, plan, arguments, options, local, bases.find, wanted, prefix)
+    outer = arguments.of_from()
+    bases.begin(names_of(plan, lambda text: words.expand(text, outer, dockerfile.escape) or options.platform))
+    try:
+        built = conversion.target()
+    except EngineError:
+        output.at = conversion.at
+        raise
+    output.of = {**output.of, **conversion.of}
+    return built
+
+
+def _capture(captured: Captured, nodes: Sequence[Node]) -> None:
+    """Note what the commands among the nodes are given by the client."""
+    for node in reachable(nodes):
+        if isinstance(node.operation, Running):
+            for mount in node.operation.mounts:
+                if mount.type == "secret":
+                    captured.secret(mount.id)
+                elif mount.type == "ssh":
+                    captured.agent(mount.id)
+
+
+def _outcome(targets: Sequence[Built], solver: Solver) -> Outcome:
+    trees = []
+    for target in targets:
+        config, parts = finishing.document(target, solver)
+        trees.append(Tree(platforms.of(config), parts, config))
+    metadata = {"containerimage.config": documents.dump(trees[0].config)} if len(trees) == 1 else {}
+    return Outcome(tuple(trees), metadata)
 
 
 def end_with(session: Session, job: Job) -> None:

@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from engine.daemon.build.graph.work import Caller
+from engine.daemon.buildkit import workroom
 from engine.daemon.buildkit.llb.references import References
 from engine.daemon.buildkit.messages.control import SolveRequest
 from engine.daemon.buildkit.messages.gateway import Result
 from engine.daemon.buildkit.progress import Progress
 from engine.daemon.buildkit.provenance.captured import Captured
+from engine.daemon.buildkit.workroom import Workroom
+from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass, field
 from engine.errors import Conflict, EngineError, NotFound
 
@@ -36,7 +39,7 @@ class Cancelled(EngineError):
 class Job:
     """One build. held: closed at its end; references: what LLBBridge/Solve has promised to the client's frontend
 
-    captured: what the build has used
+    captured: what the build has used; allowed: entitlements that the client has asked for and may have
     returned: what the client's own frontend gave back; users: calls that are at work for it, guarded by `_changed`
     """
 
@@ -46,11 +49,14 @@ class Job:
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     references: References = field(default_factory=References)
     captured: Captured = field(default_factory=lambda: Captured(time.time_ns()))
+    allowed: frozenset[str] = frozenset()
     returned: Result | None = None
     failure: EngineError | None = None
     users: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)  # of the two descriptors below, and of `_closed`
     _closed: bool = False
+    _workroom: Workroom | None = None  # guarded by `_opening`
+    _opening: threading.Lock = field(default_factory=threading.Lock)
     _answered: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _given_up: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _why: str = ""
@@ -59,6 +65,13 @@ class Job:
     def caller(self) -> Caller:
         """How the builder learns that nobody waits any more."""
         return Caller(self.watch, self.check, self.gone)
+
+    def workroom(self, engine: ContainerParts) -> Workroom:
+        """What all solves of the build share."""
+        with self._opening:
+            if self._workroom is None:
+                self._workroom = self.held.enter_context(workroom.opened(engine, self.caller, self.allowed))
+            return self._workroom
 
     def answer(self, result: Result | None, failure: EngineError | None = None) -> None:
         """The client's frontend has ended, with a result or a failure."""

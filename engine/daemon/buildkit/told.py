@@ -1,74 +1,85 @@
-"""A build of a Dockerfile, told as the vertices of BuildKit's progress.
+"""A build's nodes, told as the vertices of BuildKit's progress.
 
-Belongs to one build and its thread. Steps that change only the config are no vertices, as with BuildKit.
+Belongs to one build; all threads that solve its nodes call it. A node without a name is no vertex.
 """
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from engine.daemon.build.output import Step
-from engine.daemon.build.stages import Stage
+from engine.daemon.build.graph.node import Node
+from engine.daemon.build.graph.solver import Stopped
+from engine.daemon.build.graph.telling import Telling, Untold
+from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.progress import STDERR, STDOUT, Progress, Vertex
+from engine.daemon.dockerfile.parser import Instruction
 from engine.daemon.jsontext import Object
 
-_SHOWN = ("FROM", "RUN", "COPY", "ADD", "WORKDIR")
 _TELL_SECONDS = 0.1
 
 
 class Vertices:
-    """An `Output` that tells a progress. at: the step that was begun last, None before the first"""
+    """A `Teller` that tells a progress.
+
+    of: the instruction of each node, by the node's key; at: the instruction that has failed, None for none
+    failed: digest of the vertex that has failed, empty for none
+    """
 
     def __init__(self, progress: Progress) -> None:
+        self.of: Mapping[str, Instruction] = {}
+        self.at: Instruction | None = None
+        self.failed = ""
         self._progress = progress
-        self._vertex: Vertex | None = None
-        self._stages: dict[int, tuple[str, list[int]]] = {}
-        self.at: Step | None = None
-        self.failed: str = ""
+        self._vertices: dict[str, Vertex] = {}
 
-    def plan(self, stages: tuple[Stage, ...]) -> None:
-        """Learn the stages that are built, whose steps the names of vertices count."""
-        several = len(stages) > 1
-        for stage in stages:
-            name = (stage.name or f"stage-{stage.index}") + " " if several else ""
-            shown = [step.line for step in (stage.start, *stage.steps) if step.keyword in _SHOWN]
-            self._stages[stage.index] = name, shown
+    def planned(self, node: Node) -> None:
+        """A vertex for a node that has a name."""
+        if node.name:
+            inputs = [self._vertices[each.node.key].digest for each in node.inputs if each.node.key in self._vertices]
+            self._vertices[node.key] = self._progress.vertex(node.name, tuple(inputs), f"sha256:{node.key}")
 
-    def step(self, step: Step) -> None:
-        """A vertex for each step that makes files."""
-        self.finish()
-        self.at = step
-        if step.keyword in _SHOWN and step.stage is not None:
-            name, lines = self._stages.get(step.stage, ("", []))
-            place = lines.index(step.line) + 1 if step.line in lines else len(lines)
-            self._vertex = self._progress.vertex(f"[{name}{place}/{len(lines)}] {step.text}")
-            self._vertex.begin()
+    def begun(self, node: Node) -> Telling:
+        """The node's vertex begins."""
+        vertex = self._vertices.get(node.key)
+        if vertex is None:
+            return Untold()
+        vertex.begin()
+        return Told(vertex)
 
-    def finish(self, error: str = "") -> None:
-        """The last step has ended. error: why it failed"""
-        if self._vertex is not None:
-            self._vertex.end(error)
-            self.failed = self._vertex.digest if error else ""
-            self._vertex = None
+    def ended(self, node: Node, error: BaseException | None) -> None:
+        """It ends."""
+        vertex = self._vertices.get(node.key)
+        if vertex is not None:
+            vertex.end("" if error is None else words_of(error))
+        if error is not None and not isinstance(error, Stopped) and self.at is None:
+            self.at = self.of.get(node.key)
+            self.failed = vertex.digest if vertex is not None else ""
+
+
+class Told:
+    """A `Telling` that tells a vertex."""
+
+    def __init__(self, vertex: Vertex) -> None:
+        self._vertex = vertex
 
     def cached(self) -> None:
-        """The step was found in the cache."""
-        if self._vertex is not None:
-            self._vertex.cached()
+        """It was found in the cache."""
+        self._vertex.cached()
 
     def command(self, data: bytes, error: bool) -> None:
         """What a command has written."""
-        if self._vertex is not None:
-            self._vertex.log(data, STDERR if error else STDOUT)
+        self._vertex.log(data, STDERR if error else STDOUT)
+
+    def command_ended(self) -> None:
+        """Nothing: the bytes were told as they came."""
 
     def note(self, text: str) -> None:
         """A remark stands among what the step's command writes."""
-        if self._vertex is not None:
-            self._vertex.log(text.encode("utf-8", "replace"), STDERR)
+        self._vertex.log(text.encode("utf-8", "replace"), STDERR)
 
     def line(self, line: Object) -> None:
         """A part of a pull has come so far."""
-        if self._vertex is not None and line.get("id"):
+        if line.get("id"):
             detail = line.get("progressDetail") or {}
             status = str(line.get("status", ""))
             ended = status.endswith(("complete", "exists", "Pull complete"))
@@ -76,16 +87,10 @@ class Vertices:
 
     def downloading(self, status: str, identity: str = "") -> Callable[[int, int], None]:
         """A function that takes the progress of a download, and tells some of it."""
-        vertex = self._vertex
-        return _some(
-            lambda current, total: vertex.count(identity or status, current, max(0, total)) if vertex else None
-        )
+        return _some(lambda current, total: self._vertex.count(identity or status, current, max(0, total)))
 
     def downloaded(self) -> None:
         """Nothing: the last bytes were told."""
-
-    def stands_on(self, identity: str) -> None:
-        """Nothing: a client of BuildKit has no images of single steps."""
 
     def running(self, container: str) -> None:
         """Nothing: a client of BuildKit has no containers of steps."""
@@ -93,20 +98,15 @@ class Vertices:
     def removed(self, container: str) -> None:
         """Nothing, for the same reason."""
 
-    def command_ended(self) -> None:
-        """Nothing: the bytes were told as they came."""
 
-    def image(self, identity: str) -> None:
-        """Nothing: the result is told at the end."""
-
-    def warnings(self, texts: tuple[str, ...]) -> None:
-        """Warnings of the whole file stand in a vertex of their own."""
-        if texts:
-            vertex = self._progress.vertex("[internal] check of the Dockerfile")
-            vertex.begin()
-            for text in texts:
-                vertex.log(f"{text}\n".encode("utf-8", "replace"), STDERR)
-            vertex.end()
+def warned(progress: Progress, texts: tuple[str, ...]) -> None:
+    """Warnings of the whole file stand in a vertex of their own."""
+    if texts:
+        vertex = progress.vertex("[internal] check of the Dockerfile")
+        vertex.begin()
+        for text in texts:
+            vertex.log(f"{text}\n".encode("utf-8", "replace"), STDERR)
+        vertex.end()
 
 
 def _some(tell: Callable[[int, int], object]) -> Callable[[int, int], None]:

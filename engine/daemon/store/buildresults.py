@@ -125,6 +125,16 @@ def results(connection: sqlite3.Connection) -> list[ResultRow]:
     return [_row(row) for row in connection.execute(f"{_EVERY} WHERE held ORDER BY used_ns DESC, key")]
 
 
+def tops(connection: sqlite3.Connection) -> dict[str, list[int]]:
+    """The number of the uppermost layer of each output of each result, by the key of the result."""
+    found: dict[str, list[int]] = {}
+    for key, layer, _ in connection.execute(
+        "SELECT result, layer, MAX(position) FROM build_parts GROUP BY result, output ORDER BY result, output"
+    ):
+        found.setdefault(key, []).append(layer)
+    return found
+
+
 def offered(connection: sqlite3.Connection) -> list[str]:
     """Keys of the results that are not held."""
     return [row[0] for row in connection.execute("SELECT key FROM build_results WHERE NOT held")]

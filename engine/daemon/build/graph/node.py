@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Protocol
 
 from engine.daemon.build.graph.snapshot import Snapshot
@@ -32,7 +32,7 @@ class Operation(Protocol):
 
     @property
     def title(self) -> str:
-        """What it does, for people."""
+        """What it does, for people; empty for what they are not told of."""
 
     def key(self) -> str:
         """What it is by definition, without its inputs, as `digest` makes it."""
@@ -81,6 +81,22 @@ class Node:
     def output(self, index: int = 0) -> Input:
         """One of its outputs, for another node."""
         return Input(self, index)
+
+
+def reachable(wanted: Iterable[Node], known: Container[str] = ()) -> list[Node]:
+    """These nodes and all that they need, each once, and each after its inputs. known: keys of those to leave out"""
+    order: list[Node] = []
+    seen: set[str] = set()
+    waiting = [(node, False) for node in wanted][::-1]
+    while waiting:
+        node, entered = waiting.pop()
+        if entered:
+            order.append(node)
+        elif node.key not in seen and node.key not in known:
+            seen.add(node.key)
+            waiting.append((node, True))
+            waiting += [(each.node, False) for each in reversed(node.inputs)]
+    return order
 
 
 def digest(*values: Value) -> str:

@@ -4,6 +4,8 @@ A result counts once its row is in the database. It is pinned for the build that
 have gone is forgotten. Only what this engine itself has made in that very step is ever found here.
 """
 
+import collections
+import threading
 import time
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +16,15 @@ from engine.daemon.store import buildresults as table
 from engine.daemon.store.database import Database
 from engine.dataclass import dataclass
 from engine.kernel.syscalls import boot_id
+
+_using = collections.Counter[str]()  # identities of results that running builds have; guarded by `_lock`
+_lock = threading.Lock()
+
+
+def in_use(identity: str) -> bool:
+    """Whether a running build has this result."""
+    with _lock:
+        return identity in _using
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,7 @@ class Results:
                 self._forget(identity)
                 return None
             outputs[output].append(part)
-        self._used[identity] = None
+        self._take(identity, self._used)
         return Result(identity, tuple(Snapshot(tuple(parts)) for parts in outputs), row.created_ns)
 
     def keep(
@@ -76,8 +87,14 @@ class Results:
         row = table.ResultRow(identity, kind, title, len(outputs), size, self._held, boot_id(), now, now, 0)
         with self._database.transaction() as connection:
             table.add(connection, row, _rows(outputs), parents)
-        self._made[identity] = None
+        self._take(identity, self._made)
         return Result(identity, tuple(outputs), now)
+
+    def _take(self, identity: str, kind: dict[str, None]) -> None:
+        with _lock:
+            if identity not in self._used and identity not in self._made:
+                _using[identity] += 1
+            kind[identity] = None
 
     def _forget(self, identity: str) -> None:
         with self._database.transaction(frees=True) as connection:
@@ -91,6 +108,10 @@ class Results:
 
     def close(self) -> None:
         """Write the time of use of all results that were found, in one transaction at the end of the build."""
+        with _lock:
+            _using.subtract({*self._used, *self._made})
+            for identity in [each for each, count in _using.items() if not count]:
+                del _using[identity]
         if self._used:
             with self._database.transaction() as connection:
                 table.use(connection, list(self._used), time.time_ns(), self._held)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from engine.daemon.build.graph import inflight
 from engine.daemon.build.graph.keeper import Keeper
-from engine.daemon.build.graph.node import Input, Node
+from engine.daemon.build.graph.node import Input, Node, reachable
 from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.telling import Telling, Untold
@@ -117,29 +117,13 @@ class Solver:
 
     def solve(self, wanted: Sequence[Node]) -> None:
         """Solve these nodes and all that they need. Raises EngineErrors, and what the caller raises."""
-        todo = _needed(wanted, self._solved)
+        todo = reachable(wanted, self._solved)
         if not todo:
             return
         for node in todo:
             self._build.teller.planned(node)
         with _Run(self._build, self._solved, todo) as run:
             run.finish()
-
-
-def _needed(wanted: Sequence[Node], solved: dict[str, Solved]) -> list[Node]:
-    """The nodes that are to be solved, each once, and each after its inputs."""
-    order: list[Node] = []
-    seen: set[str] = set()
-    waiting = [(node, False) for node in reversed(wanted)]
-    while waiting:
-        node, entered = waiting.pop()
-        if entered:
-            order.append(node)
-        elif node.key not in seen and node.key not in solved:
-            seen.add(node.key)
-            waiting.append((node, True))
-            waiting += [(each.node, False) for each in reversed(node.inputs)]
-    return order
 
 
 class _Run:

@@ -5,7 +5,8 @@ Pure. The details are those of BuildKit, from which a client draws an excerpt of
 
 import base64
 
-from engine.daemon.buildkit.failures import detail, words_of
+from engine.daemon.buildkit.failures import detail
+from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.serving import status_of

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from engine.daemon.build.graph.node import Node
 from engine.daemon.build.graph.telling import Telling
-from engine.daemon.buildkit.failures import words_of
+from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.progress import STDERR, STDOUT, Progress, Vertex
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError

@@ -1,0 +1,262 @@
+"""Turns the stages of a Dockerfile into nodes of the graph: each stage is a chain of them, and the config of its image.
+
+What is in an instruction's words depends on configs alone, which are known once the base images are found. So the whole
+graph is made before anything of it is solved. ONBUILD triggers of a base come first in the stage that stands on it.
+"""
+
+import copy
+import posixpath
+from collections.abc import Callable, Mapping
+
+from engine.daemon.build import foreign, historytext, stages, stepnodes
+from engine.daemon.build.arguments import Arguments
+from engine.daemon.build.graph.node import Input, Node
+from engine.daemon.build.localtree import Local
+from engine.daemon.build.options import Options
+from engine.daemon.build.pulled import Nothing
+from engine.daemon.build.run import Shell
+from engine.daemon.build.stages import SCRATCH, Plan, Stage
+from engine.daemon.build.state import State
+from engine.daemon.build.stepnodes import Surroundings
+from engine.daemon.dockerfile import commands, parser, words
+from engine.daemon.dockerfile.parser import Dockerfile, Instruction
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
+from engine.daemon.jsontext import Object
+from engine.dataclass import dataclass, field
+from engine.errors import EngineError, Invalid
+from engine.literals import natural
+
+# The instructions that are vertices of a build's progress, which their stage counts.
+SHOWN = ("FROM", "RUN", "COPY", "ADD", "WORKDIR")
+# The escape character of an ONBUILD trigger: a trigger is a text of its own, which the Dockerfile's escape directive
+# does not reach.
+_ESCAPE = "\\"
+_NO_TRIGGERS = ("FROM", "ONBUILD", "MAINTAINER")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a stage stands on, or is copied from. tree: None for nothing; document: the image's, with its config"""
+
+    tree: Input | None
+    document: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One step in an image's history. node: made its files, None where it makes none"""
+
+    created_by: str
+    node: Node | None
+
+
+@dataclass(slots=True)
+class Built:
+    """A stage as far as it is converted.
+
+    tree: its files; base: the document of the image at the very bottom; entries: the steps above that
+    """
+
+    state: State
+    tree: Input | None
+    base: Object
+    entries: list[Entry] = field(default_factory=list)
+
+    def above(self) -> "Built":
+        """What a stage begins with that stands on this one."""
+        state = State(self.state.arguments, self.state.platform, self.state.escape, author=self.state.author)
+        state.config = copy.deepcopy(self.state.config)
+        return Built(state, self.tree, self.base, list(self.entries))
+
+
+@dataclass(slots=True)
+class Conversion:
+    """One Dockerfile for one platform.
+
+    find: what a name means that is no stage, for a platform as written or empty; raises EngineErrors
+    platform: that the client wants; prefix: for the names of nodes, where several platforms are built at once
+    at: the instruction that is converted; of: the instruction of each node, by the node's key
+    """
+
+    dockerfile: Dockerfile
+    plan: Plan
+    arguments: Arguments
+    options: Options
+    context: Local
+    find: Callable[[str, str], Base]
+    platform: Platform
+    prefix: str = ""
+    at: Instruction | None = None
+    of: dict[str, Instruction] = field(default_factory=dict)
+    _built: dict[int, Built] = field(default_factory=dict)
+    _current: Stage | None = None
+    _count: int = 0
+
+    def target(self) -> Built:
+        """The last stage of the plan. Raises EngineErrors; `at` is then the instruction with the fault."""
+        for stage in self.plan.stages:
+            self._stage(stage)
+        return self._built[self.plan.every[-1].index]
+
+    # Stages
+
+    def _stage(self, stage: Stage) -> Built:
+        known = self._built.get(stage.index)
+        if known is not None:
+            return known
+        before = self._current, self._count, self.at
+        self._current, self._count, self.at = stage, 0, stage.start
+        if stage.name and any(other.name == stage.name for other in self.plan.every[: stage.index]):
+            raise Invalid(f"{stage.name} stage name already used")
+        built = self._opened(stage)
+        for instruction in stage.steps:
+            self.at = instruction
+            self._take(built, instruction, built.state.escape)
+        self._built[stage.index] = built
+        self._current, self._count, self.at = before
+        return built
+
+    def _opened(self, stage: Stage) -> Built:
+        outer = self.arguments.of_from()
+        base = words.expand(stage.opening.image, outer, self.dockerfile.escape)
+        if not base:
+            raise Invalid(f"base name ({stage.opening.image}) should not be blank")
+        platform = words.expand(stage.opening.platform, outer, self.dockerfile.escape) or self.options.platform
+        wanted = platforms.parse(platform) if platform else self.platform
+        built = self._begun(stage, base, platform, wanted)
+        triggers = built.state.config.pop("OnBuild", None) or []
+        built.state.set_path()
+        for trigger in triggers:
+            read = parser.statement(trigger)
+            if read.keyword in _NO_TRIGGERS:
+                raise Invalid(f"{read.keyword} isn't allowed as an ONBUILD trigger")
+            self._take(built, read, _ESCAPE)
+        return built
+
+    def _begun(self, stage: Stage, base: str, platform: str, wanted: Platform) -> Built:
+        below = stages.named(self.plan.every[: stage.index], base)
+        if below is not None:
+            built = self._stage(below).above()
+            built.state.arguments = self.arguments.of_stage()
+            return built
+        state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
+        if base == SCRATCH:
+            if wanted.os != "linux":
+                raise Invalid("operating system is not supported")
+            return Built(state, None, {})
+        found = self.find(base, platform)
+        state.config = copy.deepcopy(found.document.get("config") or {})
+        if found.document:
+            state.platform = platforms.of(found.document)
+        if found.tree is not None:
+            self._named(found.tree.node, stage.start)
+        return Built(state, found.tree, found.document)
+
+    def _named(self, node: Node, instruction: Instruction) -> None:
+        """Name the node of a base image by the stage that is first to stand on it."""
+        if node.key not in self.of:
+            node.name = f"{self._place()} FROM {node.operation.title}"
+            self.of[node.key] = instruction
+
+    # Steps
+
+    def _take(self, built: Built, instruction: Instruction, escape: str) -> None:
+        """Add one step to a stage."""
+        command = built.state.read(instruction, escape)
+        match command:
+            case commands.Workdir():
+                self._workdir(built, instruction, command)
+            case commands.Copy() | commands.Add():
+                self._copy(built, instruction, command)
+            case commands.Run():
+                self._run(built, instruction, command)
+            case _:
+                built.state.configure(command)
+                built.entries.append(Entry(historytext.of(command, built.state.config), None))
+
+    def _workdir(self, built: Built, instruction: Instruction, command: commands.Workdir) -> None:
+        built.state.configure(command)
+        path = posixpath.normpath(built.state.config["WorkingDir"])
+        text = historytext.of(command, built.state.config)
+        user = built.state.config.get("User") or ""
+        node = stepnodes.directory_node(self._around(), _tree(built), path, self._title(instruction), user)
+        self._add(built, instruction, text, node)
+
+    def _copy(self, built: Built, instruction: Instruction, command: commands.Copy | commands.Add) -> None:
+        around = self._around()
+        request, urls, checksum = stepnodes.asked_copy(built.state, command)
+        source = None
+        if isinstance(command, commands.Copy) and command.from_:
+            source = self._source(command.from_)
+        title = self._title(instruction)
+        node = stepnodes.copy_node(around, _tree(built), request, title, source, urls, checksum)
+        self._add(built, instruction, historytext.copy(command), node)
+
+    def _run(self, built: Built, instruction: Instruction, command: commands.Run) -> None:
+        foreign.check(built.state.platform)
+        around = self._around()
+        asked = stepnodes.asked_run(around, built.state, command)
+        node = asked.node(_tree(built), around, Shell(host=self.options.host), self._title(instruction))
+        self._add(built, instruction, historytext.run(asked.shown), node)
+
+    def _add(self, built: Built, instruction: Instruction, text: str, node: Node) -> None:
+        self.of.setdefault(node.key, instruction)
+        built.tree = node.output()
+        built.entries.append(Entry(text, node))
+
+    def _around(self) -> Surroundings:
+        stage = self._current
+        assert stage is not None  # a step belongs to a stage
+        fresh = self.options.no_cache or stage.name in self.options.no_cache_stages
+        return Surroundings(self.context, self._source, self.options.host, fresh)
+
+    def _title(self, instruction: Instruction) -> str:
+        return f"{self._place()} {instruction.original}"
+
+    def _place(self) -> str:
+        """The place of the next step that is shown, as `[stage 2/3]`."""
+        stage = self._current
+        assert stage is not None  # a step belongs to a stage
+        self._count += 1
+        total = sum(each.keyword in SHOWN for each in (stage.start, *stage.steps))
+        several = len(self.plan.stages) > 1 or self.prefix
+        parts = [self.prefix, stage.name or f"stage-{stage.index}" if several else "", f"{self._count}/{total}"]
+        return f"[{' '.join(part for part in parts if part)}]"
+
+    def _source(self, name: str) -> Input | None:
+        """The tree that a `--from` names: that of a stage by name or number, or another. None for nothing."""
+        stage = self._current
+        assert stage is not None  # a step belongs to a stage
+        earlier = stages.find(self.plan.every[: stage.index], name)
+        if earlier is not None:
+            return self._stage(earlier).tree
+        if name.isascii() and name.removeprefix("-").isdigit():
+            same = natural(name, stage.index) == stage.index
+            fault = "refers to current build stage" if same else "index out of bounds"
+            raise Invalid(f"invalid from flag value {name}: {fault}")
+        if name.lower() == SCRATCH:
+            return None
+        try:
+            found = self.find(name, self.options.platform)
+        except EngineError as error:
+            raise type(error)(f"invalid from flag value {name}: {error}") from error
+        if found.tree is not None and found.tree.node.key not in self.of:
+            found.tree.node.name = f"FROM {found.tree.node.operation.title}"
+        return found.tree
+
+
+def _tree(built: Built) -> Input:
+    return built.tree or Node(Nothing()).output()
+
+
+def names_of(plan: Plan, expand: Callable[[str], str]) -> Mapping[str, str]:
+    """The names of images that stages stand on, each with its platform as written, as far as both can be known now."""
+    found: dict[str, str] = {}
+    for stage in plan.stages:
+        if stage.base and stage.base != SCRATCH and stages.named(plan.every[: stage.index], stage.base) is None:
+            try:
+                found[stage.base] = expand(stage.opening.platform)
+            except Invalid:  # which the conversion finds again, and where it stands
+                continue
+    return found

@@ -1,0 +1,59 @@
+"""The end of a build: the document of the image that a solved stage is.
+
+The history is BuildKit's: a step that makes files has the moment in which they were made, also when they come out of
+the cache. So a build that finds all in the cache makes the same image again.
+"""
+
+import time
+
+from engine.daemon.build import historytext
+from engine.daemon.build.converting import Built, Entry
+from engine.daemon.build.graph.snapshot import Part, Snapshot
+from engine.daemon.build.graph.solver import Solver
+from engine.daemon.build.state import shown_config
+from engine.daemon.clock import rfc3339
+from engine.daemon.jsontext import Object
+
+
+def document(built: Built, solver: Solver) -> tuple[Object, tuple[Part, ...]]:
+    """The document of the stage's image (OCI image-spec, config.md) and its layers, once all its nodes are solved."""
+    tree = solver.snapshot(built.tree) if built.tree is not None else Snapshot()
+    base = built.base
+    known = base.get("history")
+    history = [_step(entry, solver) for entry in built.entries]
+    steps = [*(known if isinstance(known, list) else []), *_dated(history, base)]
+    platform = built.state.platform
+    author = built.state.author or base.get("author")
+    created = steps[-1].get("created") if steps else None
+    made: Object = {
+        "created": created if isinstance(created, str) and created else rfc3339(time.time_ns()),
+        **({"author": author} if author else {}),
+        "architecture": base.get("architecture") or platform.architecture,
+        **({"variant": base.get("variant") or platform.variant} if base.get("variant") or platform.variant else {}),
+        "os": base.get("os") or platform.os,
+        "config": shown_config(built.state.config),
+        "rootfs": {"type": "layers", "diff_ids": tree.diff_ids},
+        "history": steps,
+    }
+    return made, tree.parts
+
+
+def _step(entry: Entry, solver: Solver) -> Object:
+    step: Object = {"created_by": entry.created_by, "comment": historytext.COMMENT}
+    if entry.node is not None:
+        solved = solver.solved(entry.node)
+        below = solver.solved(entry.node.inputs[0].node).outputs[entry.node.inputs[0].index]
+        if len(solved.outputs[0].parts) > len(below.parts):
+            return {"created": rfc3339(solved.created_ns), **step}
+    return {**step, "empty_layer": True}
+
+
+def _dated(history: list[Object], base: Object) -> list[Object]:
+    """The steps, each with a moment: one without files has that of the step before, or of the first with files."""
+    first = next((step["created"] for step in history if "created" in step), None)
+    last = first or base.get("created") or rfc3339(time.time_ns())
+    found: list[Object] = []
+    for step in history:
+        last = step.get("created") or last
+        found.append({"created": last, **step})
+    return found

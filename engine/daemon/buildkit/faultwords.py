@@ -1,0 +1,16 @@
+"""The words of a failure, as BuildKit's clients know them.
+
+Pure.
+"""
+
+from engine.daemon.dockerfile.statements import Misplaced
+from engine.errors import CommandFailed, EngineError
+
+
+def words_of(error: BaseException) -> str:
+    """An error in BuildKit's words, where it has some of its own."""
+    if isinstance(error, CommandFailed):
+        return f'process "{error.command}" did not complete successfully: exit code: {error.code}'
+    if isinstance(error, Misplaced):
+        return error.reason
+    return str(error) if isinstance(error, EngineError) else "internal error"

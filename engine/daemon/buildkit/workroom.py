@@ -1,0 +1,43 @@
+"""What all solves of one build share: what keeps its results, the cache, and a directory for intermediate files.
+
+A build has one, made by the first call that needs it, and closed at the build's end.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+from engine.daemon.build.context import scratch
+from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.results import Results
+from engine.daemon.build.graph.solver import Build, Solver, Teller, processors
+from engine.daemon.build.graph.work import Caller, Giver
+from engine.daemon.parts import ContainerParts
+from engine.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Workroom:
+    """scratch: descriptor of the directory; caller: who waits for the build; allowed: its entitlements"""
+
+    engine: ContainerParts
+    keeper: Keeper
+    results: Results
+    scratch: int
+    caller: Caller
+    allowed: frozenset[str]
+
+    def solver(self, teller: Teller, giver: Giver | None) -> Solver:
+        """A solver of nodes. giver: gives secrets and agents of the client, None for a client that cannot"""
+        shared = (self.engine, self.keeper, self.results, self.scratch, self.caller)
+        return Solver(Build(*shared, teller, giver, self.allowed, processors()))
+
+
+@contextlib.contextmanager
+def opened(engine: ContainerParts, caller: Caller, allowed: frozenset[str]) -> Iterator[Workroom]:
+    """The workroom of one build."""
+    with Keeper(engine.images) as keeper, scratch(engine.settings.data_root) as directory:
+        results = Results(engine.database, keeper, held=True)
+        try:
+            yield Workroom(engine, keeper, results, directory, caller, allowed)
+        finally:
+            results.close()
