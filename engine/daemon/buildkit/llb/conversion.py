@@ -5,11 +5,16 @@ Pure, but for the operations that it makes. What this engine does not do is refu
 
 from collections.abc import Callable, Sequence
 
+from engine.daemon.build import merging
 from engine.daemon.build.graph.node import Input, Node, Operation
+from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.buildkit.llb import (
+    definition,
     execution,
+    filechanges,
     imagesource,
     localsource,
+    nested,
     opnames,
     promised,
     references,
@@ -21,8 +26,11 @@ from engine.daemon.buildkit.messages import ops
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
-from engine.dataclass import dataclass
+from engine.dataclass import dataclass, replace
 from engine.errors import Invalid, NotBuilt
+
+DEEPEST = 8
+"""How many builds may lie in each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +38,16 @@ class Scope:
     """What a graph's operations are of. session: id of the build's own; platform: of those that name none
 
     credentials: gives those for a registry
-    met: is told of each node, with the digest of its operation
+    met: is told of each node, with the digest of its operation; solve: gives the tree of an output
+    depth: of builds in each other
     """
 
     session: str
     platform: Platform
     credentials: Callable[[str], Object | None]
     met: Callable[[Node, str], None]
+    solve: Callable[[Input], Snapshot]
+    depth: int = 0
 
 
 def convert(graph: Graph, scope: Scope) -> Input | None:
@@ -110,17 +121,40 @@ _SOURCES: dict[str, Callable[[ops.SourceOp, Vertex, Scope], Operation]] = {
 }
 
 
-def _unbuilt(what: str) -> Callable[[Vertex, Scope], Operation]:
-    def refuse(_vertex: Vertex, _scope: Scope) -> Operation:
-        raise NotBuilt(f"{what} of a graph of operations (LLB) is not built in this engine")
+def _file(vertex: Vertex, _scope: Scope) -> Operation:
+    return filechanges.convert(vertex, "file")
 
-    return refuse
+
+def _merge(vertex: Vertex, _scope: Scope) -> Operation:
+    merge = vertex.op["merge"]
+    if merge is None or [each["input"] for each in merge["inputs"]] != list(range(len(vertex.inputs))):
+        raise NotBuilt("a merge whose inputs stand in another order is not built in this engine")
+    return merging.Merging("merge")
+
+
+def _diff(vertex: Vertex, _scope: Scope) -> Operation:
+    diff = vertex.op["diff"]
+    sides = (diff["lower"], diff["upper"]) if diff is not None else (None, None)
+    lower, upper = (None if side is None or side["input"] == wellformed.EMPTY else side["input"] for side in sides)
+    return merging.Difference(lower, upper, "diff")
+
+
+def _build(vertex: Vertex, scope: Scope) -> Operation:
+    if scope.depth >= DEEPEST:
+        raise Invalid(f"builds lie in each other more than {DEEPEST} times")
+    deeper = replace(scope, depth=scope.depth + 1)
+
+    def solve(asked: ops.Definition) -> Snapshot:
+        wanted = convert(definition.read(asked), deeper)
+        return scope.solve(wanted) if wanted is not None else Snapshot()
+
+    return nested.read(vertex, solve)
 
 
 _KINDS: dict[str, Callable[[Vertex, Scope], Operation]] = {
     "source": _source,
-    "file": _unbuilt("an action on files"),
-    "merge": _unbuilt("merging trees"),
-    "diff": _unbuilt("the difference of trees"),
-    "build": _unbuilt("a build within a build"),
+    "file": _file,
+    "merge": _merge,
+    "diff": _diff,
+    "build": _build,
 }

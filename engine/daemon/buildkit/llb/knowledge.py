@@ -18,6 +18,9 @@ CAPABILITIES: tuple[str, ...] = (
     *("exec.meta.ulimit", "exec.mount.bind", "exec.mount.bind.readwrite-nooutput", "exec.mount.cache"),
     *("exec.mount.cache.sharing", "exec.mount.secret", "exec.mount.selector", "exec.mount.ssh", "exec.mount.tmpfs"),
     *("exec.mount.tmpfs.size", "exec.secretenv", "exec.validexitcode"),
+    *("file.base", "file.copy.alwaysreplaceexistingdestpaths", "file.copy.includeexcludepatterns"),
+    *("file.copy.modestring", "file.rm.nofollowsymlink", "file.rm.wildcard", "file.symlink.create"),
+    *("diffop", "mergeop", "source.buildop.llbfilename"),
     *("constraints", "platform", "meta.description", "meta.exportcache", "meta.ignorecache", "passthroughop"),
 )
 

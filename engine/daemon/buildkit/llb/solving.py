@@ -46,7 +46,11 @@ class Solving:
         shared = (engine, keeper, results, room, job.caller, self.shown, giver)
         self._solver = Solver(Build(*shared, most=processors()))
         self._scope = Scope(
-            session.id if session is not None else "", platforms.host(), _credentials(session), self.shown.meet
+            session.id if session is not None else "",
+            platforms.host(),
+            _credentials(session),
+            self.shown.meet,
+            self._solver.snapshot,
         )
 
     def reference(self, asked: ops.Definition) -> Reference:

@@ -102,6 +102,17 @@ def between(below: int, top: int, use: Callable[[int, Iterator[Change]], T]) -> 
         return use(top, found)
 
 
+def above(below: int | None, upper: int, use: Callable[[int, Iterator[Change]], T]) -> T:
+    """Return `use(upper, changes)` for what an overlay's upper directory has made of a tree. Raises SystemFailure.
+
+    below: descriptor of the root of the tree, None for an empty one, over which nothing was mounted
+    """
+    lower = _Plain(os.open(".", _DIRECTORY, dir_fd=below)) if below is not None else None
+    top = os.open(".", _DIRECTORY, dir_fd=upper)
+    with contextlib.closing(_walk(top, lower, lower is not None, False, frozenset())) as found:
+        return use(upper, found)
+
+
 def _check_there(container: Container) -> None:
     # The remove verb sets `removed` before it deletes the container's first file.
     if container.removed:

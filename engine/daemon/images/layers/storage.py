@@ -215,8 +215,7 @@ def _copy_file(found: os.stat_result, source: int, sink: int, name: str, check: 
     try:
         new = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=sink)
         try:
-            while os.sendfile(new, old, None, _CHUNK):
-                check()
+            copy_bytes(old, new, check)
             _attend(found, old, new)
         finally:
             os.close(new)
@@ -224,21 +223,28 @@ def _copy_file(found: os.stat_result, source: int, sink: int, name: str, check: 
         os.close(old)
 
 
+def copy_bytes(old: int, new: int, check: Callable[[], None]) -> None:
+    """Copy what is left of an open file to the end of another one. check: as for `copy_tree`"""
+    while os.sendfile(new, old, None, _CHUNK):
+        check()
+
+
 def _attend(found: os.stat_result, source: int, sink: int) -> None:
     """Copy owner, extended attributes, mode and times of one open file, in an order in which none undoes another."""
     os.fchown(sink, found.st_uid, found.st_gid)
-    _copy_attributes(source, sink)
+    copy_attributes(source, sink)
     os.fchmod(sink, stat.S_IMODE(found.st_mode))
     os.utime(sink, ns=(found.st_mtime_ns, found.st_mtime_ns))
 
 
 def _attend_name(found: os.stat_result, source: int, sink: int, name: str) -> None:
     os.chown(name, found.st_uid, found.st_gid, dir_fd=sink, follow_symlinks=False)
-    _copy_attributes(f"/proc/self/fd/{source}/{name}", f"/proc/self/fd/{sink}/{name}")
+    copy_attributes(f"/proc/self/fd/{source}/{name}", f"/proc/self/fd/{sink}/{name}")
     os.utime(name, ns=(found.st_mtime_ns, found.st_mtime_ns), dir_fd=sink, follow_symlinks=False)
 
 
-def _copy_attributes(source: int | str, sink: int | str) -> None:
+def copy_attributes(source: int | str, sink: int | str) -> None:
+    """Copy the extended attributes that this file system and this kernel allow. source, sink: descriptors, or paths"""
     follow = {} if isinstance(source, int) else {"follow_symlinks": False}
     try:
         names = os.listxattr(source, **follow)
