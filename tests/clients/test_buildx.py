@@ -239,21 +239,6 @@ def test_builds_side_by_side(buildx: Building, docker: Client) -> None:
         assert client.returncode == 0, output
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--no-cache-filter", "one"], "--no-cache-filter"),
-        (["--build-context", "x=docker-image://busybox"], "context:x"),
-    ],
-    ids=["no-cache-filter", "build-context"],
-)
-def test_what_is_not_built_is_refused_in_words(buildx: Building, options: list[str], words: str) -> None:
-    buildx.write()
-    output = told(buildx("build", *options, "."), 1)
-    assert words in output, output
-    assert "not built in this engine" in output
-
-
 def test_nothing_is_left_of_a_build(buildx: Building) -> None:
     """No session and no container; the mirrors of contexts stay, and their directory is shut."""
     buildx.write("COPY Dockerfile /")

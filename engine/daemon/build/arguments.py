@@ -33,6 +33,12 @@ class Arguments:
         made._meta, made._consumed = self._meta, self._consumed
         return made
 
+    def above(self) -> "Arguments":
+        """The arguments of a stage that stands on this one, and inherits what it declares, as with BuildKit."""
+        made = self.of_stage()
+        made._declared = dict(self._declared)
+        return made
+
     def declare_before(self, name: str, default: str | None) -> None:
         """Take up an ARG that stands before the first FROM."""
         self._meta[name] = default

@@ -3,7 +3,7 @@
 Runs on the request's thread. `steps` has the function for each kind of instruction.
 """
 
-from engine.daemon.build import bases, stages, steps
+from engine.daemon.build import bases, namedcontexts, stages, steps
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context
@@ -190,10 +190,12 @@ def prepare(dockerfile_text: bytes, name: str, options: Options) -> tuple[Docker
 
     This finds all errors that can be found before the first step.
     """
-    dockerfile = parser.parse(dockerfile_text, name)
     target = platforms.parse(options.platform) if options.platform else platforms.host()
-    automatic = scope.platform_arguments(str(platforms.host()), str(target))
-    arguments = Arguments(options.args, automatic)
+    dockerfile = namedcontexts.with_stages_replaced(parser.parse(dockerfile_text, name), options.contexts, str(target))
+    stage = options.target or stages.last_name(dockerfile)
+    automatic = scope.platform_arguments(str(platforms.host()), str(target), stage)
+    given = {name: value for name in automatic if (value := options.args.get(name)) is not None}
+    arguments = Arguments(options.args, automatic | given)
     for instruction in dockerfile.instructions:
         if instruction.keyword == "FROM":
             break

@@ -107,8 +107,6 @@ class Conversion:
             return known
         before = self._current, self._count, self.at
         self._current, self._count, self.at = stage, 0, stage.start
-        if stage.name and any(other.name == stage.name for other in self.plan.every[: stage.index]):
-            raise Invalid(f"{stage.name} stage name already used")
         built = self._opened(stage)
         for instruction in stage.steps:
             self.at = instruction
@@ -138,7 +136,7 @@ class Conversion:
         below = stages.named(self.plan.every[: stage.index], base)
         if below is not None:
             built = self._stage(below).above()
-            built.state.arguments = self.arguments.of_stage()
+            built.state.arguments = built.state.arguments.above()
             return built
         state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
         if base == SCRATCH:
@@ -156,7 +154,8 @@ class Conversion:
     def _named(self, node: Node, instruction: Instruction) -> None:
         """Name the node of a base image by the stage that is first to stand on it."""
         if node.key not in self.of:
-            node.name = f"{self._place()} FROM {node.operation.title}"
+            if node.name == node.operation.title:  # a named context has a name of its own
+                node.name = f"{self._place()} FROM {node.operation.title}"
             self.of[node.key] = instruction
 
     # Steps
@@ -209,7 +208,8 @@ class Conversion:
         stage = self._current
         assert stage is not None  # a step belongs to a stage
         fresh = self.options.no_cache or stage.name in self.options.no_cache_stages
-        return Surroundings(self.context, self._source, self.options.host, fresh)
+        named = self.options.hostname, self.options.cache_namespace
+        return Surroundings(self.context, self._source, self.options.host, fresh, *named)
 
     def _title(self, instruction: Instruction) -> str:
         return f"{self._place()} {instruction.original}"
@@ -242,7 +242,8 @@ class Conversion:
         except EngineError as error:
             raise type(error)(f"invalid from flag value {name}: {error}") from error
         if found.tree is not None and found.tree.node.key not in self.of:
-            found.tree.node.name = f"FROM {found.tree.node.operation.title}"
+            node = found.tree.node
+            node.name = f"FROM {node.name}" if node.name == node.operation.title else node.name
         return found.tree
 
 

@@ -89,6 +89,12 @@ def named(stages: tuple[Stage, ...], name: str) -> Stage | None:
     return found if found is not None and found.name == name.lower() else None
 
 
+def last_name(dockerfile: Dockerfile) -> str:
+    """The name of the last stage, in lower case; empty where it has none."""
+    last = next((one for one in reversed(dockerfile.instructions) if one.keyword == "FROM"), None)
+    return last.arguments[2].lower() if last is not None and len(last.arguments) == 3 else ""
+
+
 def _split(dockerfile: Dockerfile) -> tuple[tuple[Instruction, ...], list[list[Instruction]]]:
     before: list[Instruction] = []
     groups: list[list[Instruction]] = []

@@ -36,12 +36,15 @@ class Surroundings:
     context: the directory of the build's context; source: the tree that a `--from` names, None for an empty one; raises
     what finding it raises
     host: the part of HostConfig that every container gets; fresh: nothing is taken from the cache
+    hostname: of every container, empty for one that is made up; cache_namespace: of the caches that RUN mounts
     """
 
     context: Local
     source: Callable[[str], Input | None]
     host: Object
     fresh: bool = False
+    hostname: str = ""
+    cache_namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ def asked_run(around: Surroundings, state: State, command: commands.Run) -> Aske
         user=state.config.get("User") or "",
         network=_NETWORKS.get(network, network),
         hosts=tuple(around.host.get("ExtraHosts") or ()),
+        hostname=around.hostname,
         security=command.security,
         program=program,
     )
@@ -109,6 +113,8 @@ def _argv(state: State, command: commands.Run) -> tuple[tuple[str, ...], Program
 def _mount(around: Surroundings, state: State, mount: commands.Mount, inputs: list[Input]) -> Mount:
     """The mount with its source found, which is added to the inputs. Raises Invalid."""
     id = _id_of(mount)
+    if mount.type == "cache" and around.cache_namespace:
+        id = f"{around.cache_namespace}/{id or posixpath.normpath(mount.target)}"
     target = _target(state, mount, id)
     common = Mount(
         type=mount.type,

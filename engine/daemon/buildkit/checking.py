@@ -7,10 +7,11 @@ import contextlib
 import posixpath
 from collections.abc import Callable
 
+from engine.daemon.build import namedcontexts
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.lint import lintrules
 from engine.daemon.buildkit.lint.lintrules import Warned
-from engine.daemon.buildkit.lint.review import Around, Review
+from engine.daemon.buildkit.lint.review import SCRATCH, Around, Review
 from engine.daemon.buildkit.lint.walk import review
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.messages.control import VertexWarning
@@ -18,6 +19,7 @@ from engine.daemon.buildkit.subrequests import lintreport, questions
 from engine.daemon.buildkit.subrequests.source import Answer, Source
 from engine.daemon.buildkit.wishes import Asked
 from engine.daemon.dockerfile.ignore import Ignore
+from engine.daemon.images import platform as platforms
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.verbs import resolution
@@ -84,17 +86,25 @@ class Checked:
         ignore: Ignore | None = None
         with contextlib.suppress(Invalid):  # a pattern that is none is told by the build
             ignore = Ignore(self._ignored)
-        around = Around(self._image, asked.args, asked.platform, asked.target, every, ignore)
+        platform = asked.platform.partition(",")[0]  # what is wrong for one platform is told once
+        around = Around(self._image, asked.args, platform, asked.target, every, ignore, tuple(asked.contexts))
         return review(self._source.data, around)
 
     def _image(self, name: str, platform: str) -> Object:
         """The document of a base image, which is asked for once. Raises EngineErrors."""
         key = name, platform
         if key not in self._known:
-            self._known[key] = self._looked_up(name, platform)
+            wanted = platforms.parse(platform) if platform else platforms.host()
+            named = namedcontexts.find(self._asked.contexts, name, str(wanted))
+            if named is None or named.kind == namedcontexts.IMAGE:
+                self._known[key] = self._looked_up(named.place if named else name, platform)
+            else:
+                self._known[key] = self._asked.input_configs.get(named.place, {})
         return self._known[key]
 
     def _looked_up(self, name: str, platform: str) -> Object:
+        if name == SCRATCH:
+            return {}
         if not self._asked.pull:
             with contextlib.suppress(NotFound):  # then its registry has it, or nobody
                 return self._store.find(name, platform or None).config

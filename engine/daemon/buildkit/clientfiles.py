@@ -80,10 +80,13 @@ class ClientFiles:
             raise NotFound(f"failed to read dockerfile: open {self._asked.filename}: no such file or directory")
         return text, None if ignored is None else ignored.decode("utf-8", "surrogateescape")
 
-    def ignored(self) -> str:
-        """The text of the context's .dockerignore, empty where it has none."""
-        wanted = filesync.Wanted(self._asked.context_key, (_IGNORE,))
-        with self._fetched(f"[internal] load {_IGNORE}", "context", wanted) as root:
+    def ignored(self, name: str = "", title: str = f"[internal] load {_IGNORE}") -> str:
+        """The text of a directory's .dockerignore, empty where it has none.
+
+        name: of the directory, empty for the context; title: of the vertex that tells of it
+        """
+        wanted = filesync.Wanted(name or self._asked.context_key, (_IGNORE,))
+        with self._fetched(title, "context", wanted) as root:
             return (_text(root, _IGNORE) or b"").decode("utf-8", "surrogateescape")
 
     def context(self, dockerfile: bytes, ignored: str) -> Context:
@@ -115,11 +118,6 @@ def _text(root: int, path: str) -> bytes | None:
         return text_of(root, path)
     except (OSError, ValueError):
         return None
-
-
-def ignored_in(context: Context) -> str:
-    """The text of the .dockerignore in a context, empty where it has none."""
-    return (_text(context.root, _IGNORE) or b"").decode("utf-8", "surrogateescape")
 
 
 class _Nothing:

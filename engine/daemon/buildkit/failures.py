@@ -15,7 +15,7 @@ from engine.daemon.buildkit.subrequests.source import Source
 from engine.daemon.buildkit.told import Vertices
 from engine.daemon.dockerfile.statements import Misplaced
 from engine.daemon.jsontext import Object
-from engine.errors import CommandFailed, EngineError
+from engine.errors import CommandFailed, EngineError, NotBuilt
 from engine.protocols import grpc, protobuf
 
 _TYPES = "github.com/moby/buildkit/"
@@ -45,7 +45,8 @@ class Failing:
             raise grpc.Failed(self._status(error, words)) from error
 
     def _status(self, error: EngineError, words: str) -> grpc.Status:
-        code = status_of(error).code
+        # A client shows any other code before the words, and a failed build of BuildKit's has none.
+        code = status_of(error).code if isinstance(error, NotBuilt) else grpc.UNKNOWN
         details: list[AnyMessage] = []
         lines = self._lines(error)
         if lines is not None:

@@ -3,6 +3,10 @@
 Pure.
 """
 
+import posixpath
+
+from engine.daemon.build.copying.sources import AbsentSource
+from engine.daemon.dockerfile.gotext import quoted
 from engine.daemon.dockerfile.statements import Misplaced
 from engine.errors import CommandFailed, EngineError
 
@@ -13,4 +17,7 @@ def words_of(error: BaseException) -> str:
         return f'process "{error.command}" did not complete successfully: exit code: {error.code}'
     if isinstance(error, Misplaced):
         return error.reason
+    if isinstance(error, AbsentSource) and error.path:
+        path = posixpath.join("/", error.path)
+        return f"failed to compute cache key: failed to calculate checksum: {quoted(path)}: not found"
     return str(error) if isinstance(error, EngineError) else "internal error"

@@ -6,17 +6,17 @@ Runs on the thread of the call that asks for it.
 from collections.abc import Mapping, Sequence
 
 from engine.daemon.build import building, finishing
-from engine.daemon.build.context import Context
 from engine.daemon.build.converting import Built, Conversion, names_of
 from engine.daemon.build.graph.node import Node, reachable
 from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.localtree import Loading, Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.run import Running
-from engine.daemon.buildkit import authority, sessions, told, wishes
+from engine.daemon.buildkit import authority, sessions, syntaxes, told, wishes
 from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.checking import Checked
-from engine.daemon.buildkit.clientfiles import ClientFiles, ignored_in
+from engine.daemon.buildkit.clientfiles import ClientFiles
+from engine.daemon.buildkit.contextfinding import ContextFinding, Inputs
 from engine.daemon.buildkit.failures import Failing
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.offers import SessionGiver
@@ -29,34 +29,39 @@ from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.parts import DaemonParts
 from engine.dataclass import replace
-from engine.errors import EngineError
+from engine.errors import EngineError, NotBuilt
 
 
-def solve(engine: DaemonParts, job: Job, options: Mapping[str, str]) -> Outcome:
+def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inputs | None = None) -> Outcome:
     """Build what the options ask for. What is built is kept from removal until the build of the client ends.
 
-    Raises EngineErrors; one that belongs to a line of the Dockerfile tells which.
+    inputs: trees of the graph that the options name. Raises EngineErrors; one that belongs to a line of the Dockerfile
+    tells which.
     """
     asked = wishes.read(options)
     job.captured.requested(wishes.NAME, options)
     session = sessions.find(job.asked["Session"])
     end_with(session, job)
     with ClientFiles(engine.settings.data_root, job, session, asked) as files:
-        return _built(engine, job, session, asked, files)
+        return _built(engine, job, session, asked, files, inputs or {})
 
 
-def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked, files: ClientFiles) -> Outcome:
-    context: Context | None = None
-    if asked.context:
-        context = files.remote()
-        text = context.dockerfile
-        ignored = ignored_in(context)
+def _built(
+    engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked, files: ClientFiles, inputs: Inputs
+) -> Outcome:
+    context = files.remote() if asked.context else None
+    if context is not None and not asked.own_dockerfile:
+        text, ignored = context.dockerfile, ""  # what such a context leaves out is decided where it lies
     else:
         text, own = files.dockerfile()
-        ignored = files.ignored() if own is None else own
+        ignored = "" if context is not None else files.ignored() if own is None else own
     chosen = Options(
         dockerfile=asked.filename,
         no_cache=asked.no_cache,
+        no_cache_stages=asked.no_cache_stages,
+        contexts=tuple(asked.contexts),
+        hostname=asked.hostname,
+        cache_namespace=asked.cache_namespace,
         pull=asked.pull,
         args=asked.args,
         labels=asked.labels,
@@ -68,6 +73,8 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
     job.captured.dockerfile(asked.filename, text)
     checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen.credentials)
     output = told.Vertices(job.progress)
+    if other := syntaxes.other(text, asked.syntax):
+        raise NotBuilt(f"the frontend {other}, which the Dockerfile asks for (# syntax), is not built in this engine")
     with Failing(asked.filename, text, output):
         if asked.request:
             return Outcome((), checked.answer())
@@ -79,7 +86,8 @@ def _built(engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked,
         solver = room.solver(output, SessionGiver(session))
         with Bases(engine, room.keeper, chosen, job.progress, job.caller, job.captured) as bases:
             wanted = [replace(chosen, platform=each) for each in _platforms(asked)]
-            targets = [_converted(text, each, len(wanted) > 1, local, bases, output) for each in wanted]
+            named = ContextFinding(asked, files, session.id, inputs, bases.find)
+            targets = [_converted(text, each, len(wanted) > 1, local, bases, named, output) for each in wanted]
         nodes = [target.tree.node for target in targets if target.tree is not None]
         _capture(job.captured, nodes)
         solver.solve(nodes)
@@ -92,15 +100,22 @@ def _platforms(asked: wishes.Asked) -> list[str]:
 
 
 def _converted(
-    text: bytes, options: Options, several: bool, local: Local, bases: Bases, output: told.Vertices
+    text: bytes,
+    options: Options,
+    several: bool,
+    local: Local,
+    bases: Bases,
+    named: ContextFinding,
+    output: told.Vertices,
 ) -> Built:
     """The last stage of the Dockerfile for one platform. several: it is one of several"""
     dockerfile, plan, arguments = building.prepare(text, options.dockerfile, options)
     wanted = platforms.parse(options.platform) if options.platform else platforms.host()
     prefix = str(wanted) if several else ""
-    conversion = Conversion(dockerfile, plan, arguments, options, local, bases.find, wanted, prefix)
+    conversion = Conversion(dockerfile, plan, arguments, options, local, named.find, wanted, prefix)
     outer = arguments.of_from()
-    bases.begin(names_of(plan, lambda text: words.expand(text, outer, dockerfile.escape) or options.platform))
+    names = names_of(plan, lambda text: words.expand(text, outer, dockerfile.escape) or options.platform)
+    bases.begin({name: each for name, each in names.items() if named.stands_for(name, each) is None})
     try:
         built = conversion.target()
     except EngineError:

@@ -3,15 +3,21 @@
 Pure. Every option has its place here; what this engine cannot do is refused in words, and no option is ignored.
 """
 
+import base64
 import csv
 from collections.abc import Callable, Mapping
 
+from engine.daemon import jsontext
+from engine.daemon.build import namedcontexts
+from engine.daemon.build.namedcontexts import NamedContext
+from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid, NotBuilt
-from engine.literals import BOOLEANS, integer, natural
+from engine.literals import BOOLEANS, boolean, integer, natural
 
+_MOST_PLATFORMS = 64
 NAME = "dockerfile.v0"
 """What clients call the frontend."""
 
@@ -26,6 +32,10 @@ class Asked:
     request: a question that is asked in the place of a build, empty for a build
     own_dockerfile: the Dockerfile comes from a directory of the client, also where the context does not
     subdir: the directory of a context from a URL that is the context; keep_git_dir: git's own files are part of it
+    platform: the platforms, with commas between them; no_cache_stages: names of stages that are built anew
+    contexts: names that stand for something else; input_configs: name of an input → the document of its image
+    hostname: of the commands' containers, empty for one that is made up; cache_namespace: keeps caches of RUN apart
+    syntax: the frontend that is to read the Dockerfile, empty for what that says itself
     """
 
     filename: str = "Dockerfile"
@@ -39,6 +49,12 @@ class Asked:
     sessions: dict[str, str] = field(default_factory=dict)
     target: str = ""
     no_cache: bool = False
+    no_cache_stages: tuple[str, ...] = ()
+    contexts: list[NamedContext] = field(default_factory=list)
+    input_configs: dict[str, Object] = field(default_factory=dict)
+    hostname: str = ""
+    cache_namespace: str = ""
+    syntax: str = ""
     pull: bool = False
     platform: str = ""
     args: dict[str, str | None] = field(default_factory=dict)
@@ -47,16 +63,17 @@ class Asked:
 
 
 def _no_cache(asked: Asked, value: str) -> None:
-    if value:
-        raise NotBuilt("building some stages without the cache (--no-cache-filter) is not built in this engine")
-    asked.no_cache = True
+    asked.no_cache = not value
+    asked.no_cache_stages = tuple(name.strip().lower() for name in value.split(",") if name)
 
 
 def _platform(asked: Asked, value: str) -> None:
-    if "," in value:
-        raise NotBuilt("building for several platforms at once is not built in this engine")
-    platforms.parse(value)
-    asked.platform = value
+    several = [each.strip() for each in value.split(",")]
+    if len(several) > _MOST_PLATFORMS:
+        raise Invalid(f"more than {_MOST_PLATFORMS} platforms at once")
+    for each in several:
+        platforms.parse(each)
+    asked.platform = ",".join(several)
 
 
 def _hosts(asked: Asked, value: str) -> None:
@@ -110,6 +127,31 @@ def _resolve(asked: Asked, value: str) -> None:
     asked.pull = value == "pull"
 
 
+def _number(key: str) -> Callable[[Asked, str], None]:
+    def keep(asked: Asked, value: str) -> None:
+        if value:
+            asked.host[key] = integer(value)
+
+    return keep
+
+
+def _text(key: str) -> Callable[[Asked, str], None]:
+    def keep(asked: Asked, value: str) -> None:
+        if value:
+            asked.host[key] = value
+
+    return keep
+
+
+def _several(asked: Asked, value: str) -> None:
+    """Whether the result is one for each platform, which it is where there are several of them."""
+    wanted = boolean(value)
+    if not wanted and "," in asked.platform:
+        raise Invalid("conflicting config: returning multiple target platforms is not allowed")
+    if wanted and "," not in asked.platform:
+        raise NotBuilt("an index for a single platform (multi-platform) is not built in this engine")
+
+
 def _group(asked: Asked, value: str) -> None:
     asked.host["CgroupParent"] = value
 
@@ -123,6 +165,27 @@ def _caps(_asked: Asked, value: str) -> None:
 
 def _keep_git_dir(asked: Asked, value: str) -> None:
     asked.keep_git_dir = BOOLEANS.get(value, False)  # another word changes nothing, as with BuildKit
+
+
+def _hostname(asked: Asked, value: str) -> None:
+    asked.hostname = value or asked.hostname
+
+
+def _input_config(text: str) -> Object:
+    """The document of an image in the metadata of an input, empty where it has none. Raises Invalid."""
+    metadata = jsontext.parse(text, "input metadata")
+    encoded = metadata.get(_CONFIG) if isinstance(metadata, dict) else None
+    if encoded is None:
+        return {}
+    if not isinstance(encoded, str):
+        raise Invalid("failed to parse input metadata: a text is expected")
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except ValueError as error:
+        raise Invalid(f"failed to parse input metadata: {error}") from error
+    rootfs = documents.load(data, "image config").get("rootfs")
+    layers = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
+    return documents.config_of(data, len(layers) if isinstance(layers, list) else 0)
 
 
 def _nothing(_asked: Asked, _value: str) -> None:
@@ -146,22 +209,39 @@ _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "dockerfilekey": _dockerfile_key,
     "contextsubdir": _set("subdir"),
     "contextkey": _set("context_key"),
+    "hostname": _set("hostname"),
+    "multi-platform": _several,
+    "memory": _number("Memory"),
+    "memswap": _number("MemorySwap"),
+    "cpushares": _number("CpuShares"),
+    "cpuperiod": _number("CpuPeriod"),
+    "cpuquota": _number("CpuQuota"),
+    "cpusetcpus": _text("CpusetCpus"),
+    "cpusetmems": _text("CpusetMems"),
     "requestid": _set("request"),
     "frontend.caps": _caps,
 }
-# Where in a repository the client's directories lie, and what is to be attested: `attesting` reads both.
-_ELSEWHERE = ("vcs:", "attest:")
+# Where in a repository the client's directories lie, and what is to be attested: `attesting` reads both. Where else the
+# client's directories were built from: this engine keeps their mirrors apart by the client's own key.
+_ELSEWHERE = ("vcs:", "attest:", "sharedkey:localdir:")
 # Build arguments that mean something to the frontend itself.
 _BUILT_IN: Mapping[str, Callable[[Asked, str], None]] = {
+    "build-arg:BUILDKIT_CACHE_MOUNT_NS": _set("cache_namespace"),
     "build-arg:BUILDKIT_CONTEXT_KEEP_GIT_DIR": _keep_git_dir,
+    "build-arg:BUILDKIT_MULTI_PLATFORM": _several,
+    "build-arg:BUILDKIT_SANDBOX_HOSTNAME": _hostname,
+    "build-arg:BUILDKIT_SYNTAX": _set("syntax"),
 }
+# These are judged by what others say.
+_LAST = ("multi-platform", "build-arg:BUILDKIT_MULTI_PLATFORM")
+_CONTEXT, _INPUT, _CONFIG = "context:", "input-metadata:", "containerimage.config"
 _ARGUMENT, _LABEL, _SESSION = "build-arg:", "label:", "local-sessionid:"
 
 
 def read(options: Mapping[str, str]) -> Asked:
     """What a client asks. Raises Invalid, and NotBuilt for what this engine cannot do."""
     asked = Asked()
-    for key, value in sorted(options.items()):
+    for key, value in sorted(options.items(), key=lambda one: (one[0] in _LAST, one[0])):
         if key.startswith(_ARGUMENT):
             asked.args[key.removeprefix(_ARGUMENT)] = value
             _BUILT_IN.get(key, _nothing)(asked, value)
@@ -171,6 +251,10 @@ def read(options: Mapping[str, str]) -> Asked:
             asked.sessions[key.removeprefix(_SESSION)] = value
         elif key.startswith(_ELSEWHERE):
             continue
+        elif key.startswith(_CONTEXT):
+            asked.contexts.append(namedcontexts.read(key.removeprefix(_CONTEXT), value))
+        elif key.startswith(_INPUT):
+            asked.input_configs[key.removeprefix(_INPUT)] = _input_config(value)
         elif key in _OPTIONS:
             _OPTIONS[key](asked, value)
         else:

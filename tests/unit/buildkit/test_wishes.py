@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.daemon.build.namedcontexts import NamedContext
 from engine.daemon.buildkit import exporting, wishes
 from engine.daemon.buildkit.messages.control import SolveRequest
 from engine.errors import Invalid, NotBuilt
@@ -29,7 +30,24 @@ def test_nothing_asked() -> None:
         ("filename", "other/Dockerfile", "filename", "other/Dockerfile"),
         ("target", "one", "target", "one"),
         ("no-cache", "", "no_cache", True),
+        ("no-cache", "", "no_cache_stages", ()),
+        ("no-cache", "One,two", "no_cache_stages", ("one", "two")),
+        ("no-cache", "one", "no_cache", False),
         ("platform", "linux/amd64", "platform", "linux/amd64"),
+        ("platform", "linux/amd64, linux/arm64", "platform", "linux/amd64,linux/arm64"),
+        ("context:x", "docker-image://busybox", "contexts", [NamedContext("x", "", "docker-image", "busybox")]),
+        ("input-metadata:0-a", '{"other":"eA=="}', "input_configs", {"0-a": {}}),
+        ("hostname", "h", "hostname", "h"),
+        ("build-arg:BUILDKIT_SANDBOX_HOSTNAME", "h", "hostname", "h"),
+        ("build-arg:BUILDKIT_CACHE_MOUNT_NS", "n", "cache_namespace", "n"),
+        ("build-arg:BUILDKIT_SYNTAX", "a/b", "syntax", "a/b"),
+        ("build-arg:BUILDKIT_CONTEXT_KEEP_GIT_DIR", "1", "keep_git_dir", True),
+        ("build-arg:BUILDKIT_CONTEXT_KEEP_GIT_DIR", "maybe", "keep_git_dir", False),
+        ("contextsubdir", "a/b", "subdir", "a/b"),
+        ("dockerfilekey", "d", "own_dockerfile", True),
+        ("memory", "1048576", "host", {"Memory": 1048576}),
+        ("cpusetcpus", "0-1", "host", {"CpusetCpus": "0-1"}),
+        ("cpuquota", "", "host", {}),
         ("image-resolve-mode", "pull", "pull", True),
         ("image-resolve-mode", "local", "pull", False),
         ("build-arg:A=B", "c", "args", {"A=B": "c"}),
@@ -54,9 +72,6 @@ def test_an_option(key: str, value: str, name: str, found: object) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("no-cache", "one,two"),
-        ("platform", "linux/amd64,linux/arm64"),
-        ("context:x", "docker-image://busybox"),
         ("frontend.caps", "moby.buildkit.frontend.inputs,moby.buildkit.frontend.weather"),
         ("multi-platform", "true"),
     ],
@@ -78,8 +93,26 @@ def test_what_is_not_built(key: str, value: str) -> None:
         ("ulimit", "nofile"),
         ("ulimit", "nofile=a:b"),
         ("image-resolve-mode", "never"),
+        ("platform", "linux/amd64,"),
+        ("platform", ",".join(f"linux/a{number}" for number in range(65))),
+        ("context:x", "dir"),
+        ("memory", "much"),
+        ("multi-platform", "maybe"),
+        ("input-metadata:x", "[]x"),
+        ("input-metadata:x", '{"containerimage.config": 1}'),
+        ("input-metadata:x", '{"containerimage.config": "?"}'),
+        ("input-metadata:x", '{"containerimage.config": "W10="}'),
     ],
 )
 def test_what_is_wrong(key: str, value: str) -> None:
     with pytest.raises(Invalid):
         wishes.read({key: value})
+
+
+def test_several_platforms_are_several_results() -> None:
+    several = {"platform": "linux/amd64,linux/arm64"}
+    assert wishes.read({**several, "multi-platform": "true"}).platform == several["platform"]
+    with pytest.raises(Invalid, match="conflicting config"):
+        wishes.read({**several, "multi-platform": "false"})
+    with pytest.raises(Invalid, match="conflicting config"):
+        wishes.read({**several, "build-arg:BUILDKIT_MULTI_PLATFORM": "0"})

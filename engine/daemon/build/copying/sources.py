@@ -46,6 +46,14 @@ class Source:
         return stat.S_ISDIR(self.found.st_mode)
 
 
+class AbsentSource(NotFound):
+    """A source that is not there. path: its path below the root, as the instruction has it"""
+
+    def __init__(self, text: str, path: str = "") -> None:
+        super().__init__(text)
+        self.path = path
+
+
 def find(root: int, request: Request) -> Iterator[Source]:
     """Everything that the request's sources name, in their order. Raises NotFound, Invalid in docker's words."""
     failed = f"{request.shown} failed: "
@@ -63,7 +71,8 @@ def find(root: int, request: Request) -> Iterator[Source]:
                     yield source
         except FileNotFoundError as error:
             missing = "" if request.keep_owners else "file not found in build context or excluded by .dockerignore: "
-            raise NotFound(f"{failed}{missing}stat {error.filename}: file does not exist") from error
+            text = f"{failed}{missing}stat {error.filename}: file does not exist"
+            raise AbsentSource(text, str(error.filename)) from error
         except OSError as error:
             # An ordinary path causes these by a file in its middle, by symbolic links in a circle, or by its length.
             if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG):

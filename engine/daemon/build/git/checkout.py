@@ -39,10 +39,14 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class CheckedOut:
-    """path: of the directory with the files; commit: that they are of"""
+    """path: of the directory with the files; commit: that they are of
+
+    place: the directory that was made for all of it, which nobody needs when the files are not needed any more
+    """
 
     path: str
     commit: str
+    place: str
 
 
 def resolve(address: GitAddress, scratch: str, giver: Giver | None, check: Callable[[], None]) -> Resolved:
@@ -119,7 +123,7 @@ def check_out(
     if address.commit_times:
         for path, is_link in _every(files):
             os.utime(path, (seconds, seconds), follow_symlinks=not is_link)
-    return CheckedOut(_inside(files, address.subdir), commit)
+    return CheckedOut(_inside(files, address.subdir), commit, place)
 
 
 def _fetch(git: Git, address: GitAddress, resolved: Resolved) -> None:

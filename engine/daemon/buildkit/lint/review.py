@@ -5,6 +5,7 @@ Plain values. `walk` finds them.
 
 from collections.abc import Callable, Mapping
 
+from engine.daemon.build.namedcontexts import NamedContext
 from engine.daemon.build.stages import Stage
 from engine.daemon.dockerfile import commands
 from engine.daemon.dockerfile.commands import Command
@@ -23,7 +24,7 @@ class Around:
     args: the client's build arguments; platform: of the build; target: a stage's name, empty for the last one
     every: all stages are read, and not only those that the target needs
     image: returns the document (config) of an image for a platform; raises EngineErrors
-    ignore: what the .dockerignore leaves out, None without one
+    ignore: what the .dockerignore leaves out, None without one; contexts: names that stand for something else
     """
 
     image: Callable[[str, str], Object]
@@ -32,6 +33,7 @@ class Around:
     target: str = ""
     every: bool = False
     ignore: Ignore | None = None
+    contexts: tuple[NamedContext, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

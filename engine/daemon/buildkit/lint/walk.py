@@ -7,7 +7,7 @@ many characters in all, and only so many unknown ones are noted.
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from engine.daemon.build import stages
+from engine.daemon.build import namedcontexts, stages
 from engine.daemon.buildkit.lint.review import SCRATCH, Around, Declared, Opened, Review, Seen, Undefined
 from engine.daemon.dockerfile import commands, instructions, parser, scope, words
 from engine.daemon.dockerfile.commands import Command
@@ -38,7 +38,8 @@ def review(data: bytes, around: Around) -> Review:
                 raise parser.misplaced(one, error) from error
             found.read.append(one)
         found.whole = True
-        _Walk(found, dockerfile).run()
+        platform = str(platforms.parse(around.platform) if around.platform else platforms.host())
+        _Walk(found, namedcontexts.with_stages_replaced(dockerfile, around.contexts, platform)).run()
     except Misplaced as error:
         found.fault = error
     return found
@@ -92,8 +93,8 @@ class _Walk:
         self._given = {name: value for name, value in self._around.args.items() if value is not None}
         host = platforms.host()
         self._target = platforms.parse(self._around.platform) if self._around.platform else host
-        froms = [one for one in dockerfile.instructions if one.keyword == "FROM"]
-        automatic = scope.platform_arguments(str(host), str(self._target), self._around.target or _last_name(froms))
+        stage = self._around.target or stages.last_name(dockerfile)
+        automatic = scope.platform_arguments(str(host), str(self._target), stage)
         self._automatic = {name: self._given.get(name, value) for name, value in automatic.items()}
         self._outer: dict[str, str] = {}
         self._stages: dict[int, _Stage] = {}
@@ -216,8 +217,9 @@ class _Walk:
                 document = self._around.image(stage.base or "", opened.platform or self._around.platform)
             except EngineError as error:
                 raise Invalid(str(error)) from error
-        opened.expected = str(platforms.parse(opened.platform) if opened.platform else self._target)
-        opened.actual = str(platforms.of(document))
+        if document:
+            opened.expected = str(platforms.parse(opened.platform) if opened.platform else self._target)
+            opened.actual = str(platforms.of(document))
         config = document.get("config") or {}
         made.variables.update(each.partition("=")[::2] for each in config.get("Env") or ())
         made.shell = bool(config.get("Shell"))
@@ -311,8 +313,3 @@ def _twice(text: str) -> tuple[str, str]:
 def _arg(command: Command) -> tuple[tuple[str, str | None], ...]:
     assert isinstance(command, commands.Arg)  # as the keyword says
     return command.pairs
-
-
-def _last_name(froms: list[Instruction]) -> str:
-    """The name of the last stage, as far as its FROM says one."""
-    return froms[-1].arguments[2].lower() if froms and len(froms[-1].arguments) == 3 else ""

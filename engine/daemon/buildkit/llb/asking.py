@@ -3,9 +3,11 @@
 Runs on the threads of the frontend's calls.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 
 from engine.daemon.buildkit import frontend, wishes
+from engine.daemon.buildkit.contextfinding import Inputs
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import references, solving
 from engine.daemon.buildkit.llb.references import Reference, References
@@ -55,9 +57,9 @@ def solve(
         return Answer()
     if name != wishes.NAME:
         raise NotBuilt(f"the frontend {name} is not built in this engine")
-    if inputs:
-        raise NotBuilt("inputs of a frontend are not built in this engine")
-    return _promised(job, frontend.solve(engine, job, options))
+    solver = solving.of(engine, job) if inputs else None
+    trees: Inputs = {name: functools.partial(solver.node, each) for name, each in inputs.items() if solver is not None}
+    return _promised(job, frontend.solve(engine, job, options, trees))
 
 
 def _promised(job: Job, outcome: Outcome) -> Answer:

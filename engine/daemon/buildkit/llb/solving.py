@@ -62,6 +62,10 @@ class Solving:
             platform = conversion.platform_of(graph.vertices[graph.result[0]], self._scope)
         return Reference(asked, lambda: self._tree(wanted, platform, graph.sources))
 
+    def node(self, asked: ops.Definition) -> Input | None:
+        """What a definition is about, for another graph; None for an empty tree. Raises Invalid, NotBuilt."""
+        return conversion.convert(definition.read(asked), self._scope)
+
     def _tree(self, wanted: Input | None, platform: Platform, sources: ops.Source | None) -> Tree:
         try:
             found = self._solver.snapshot(wanted) if wanted is not None else Snapshot()
