@@ -147,16 +147,13 @@ class Conversion:
         state.config = copy.deepcopy(found.document.get("config") or {})
         if found.document:
             state.platform = platforms.of(found.document)
-        if found.tree is not None:
-            self._named(found.tree.node, stage.start)
+        place = self._place()
+        if found.tree is not None and found.tree.node.key not in self.of:
+            # Of several stages that stand on it the first one names it. A named context has a name of its own.
+            node = found.tree.node
+            node.name = f"{place} FROM {node.name}" if node.name == node.operation.title else node.name
+            self.of[node.key] = stage.start
         return Built(state, found.tree, found.document)
-
-    def _named(self, node: Node, instruction: Instruction) -> None:
-        """Name the node of a base image by the stage that is first to stand on it."""
-        if node.key not in self.of:
-            if node.name == node.operation.title:  # a named context has a name of its own
-                node.name = f"{self._place()} FROM {node.operation.title}"
-            self.of[node.key] = instruction
 
     # Steps
 
@@ -219,10 +216,16 @@ class Conversion:
         stage = self._current
         assert stage is not None  # a step belongs to a stage
         self._count += 1
-        total = sum(each.keyword in SHOWN for each in (stage.start, *stage.steps))
+        shown = stage.steps if self._stands_inside(stage) else (stage.start, *stage.steps)
+        total = sum(each.keyword in SHOWN for each in shown)
         several = len(self.plan.stages) > 1 or self.prefix
         parts = [self.prefix, stage.name or f"stage-{stage.index}" if several else "", f"{self._count}/{total}"]
         return f"[{' '.join(part for part in parts if part)}]"
+
+    def _stands_inside(self, stage: Stage) -> bool:
+        """Whether it stands on nothing, or on an earlier stage, so that its FROM is no step to show."""
+        base = stage.base
+        return base == SCRATCH or (base is not None and stages.named(self.plan.every[: stage.index], base) is not None)
 
     def _source(self, name: str) -> Input | None:
         """The tree that a `--from` names: that of a stage by name or number, or another. None for nothing."""

@@ -74,8 +74,11 @@ class Solved:
 
 
 def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0))
+    """How many nodes a build makes at once: as many as there are processors, and two where there is one.
+
+    What a command waits for, a disk or a server, is no processor's work.
+    """
+    return max(2, len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -309,7 +309,9 @@ def _kind(
         return None if shown in own and _is_bare_place(found) else ADDED
     if _differ(before, found) or (
         stat.S_ISREG(found.st_mode)
-        and _file_differs(level.lower.place(name), level.upper, name, _looks_doubtful(before, found, overlay))
+        and _file_differs(
+            level.lower.place(name), level.upper, name, _looks_doubtful(before, found, overlay or not own)
+        )
     ):
         return MODIFIED
     return None
@@ -384,7 +386,8 @@ def _same_moment(one: int, other: int) -> bool:
 def _looks_doubtful(before: os.stat_result, now: os.stat_result, touched: bool) -> bool:
     """Whether two files of the same size and second may differ all the same, by a fraction that an archive has lost.
 
-    touched: the file is in an upper directory, so some program had a reason to have it copied there
+    touched: the file is in an upper directory, so some program had a reason to have it copied there; or the two trees
+        have nothing to do with each other
     """
     if before.st_mtime_ns != now.st_mtime_ns:
         return True
