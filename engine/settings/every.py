@@ -14,7 +14,7 @@ from engine.commandline import Given, Option, Value, described, given_text, pars
 from engine.dataclass import dataclass
 from engine.errors import Invalid, Unavailable
 from engine.literals import LAST_PORT, integer, natural
-from engine.settings import cgroups, network
+from engine.settings import builder, cgroups, network
 
 VERSION = "0.1.0"
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
@@ -61,6 +61,7 @@ class Settings:
     log_driver: of containers that name none; log_opts: `name=value` each, its options
     bridge: an existing bridge, `none`, or empty for the engine's own; bip*: its address and prefix; all settings about
         addresses may be empty, except ip; mtu: decimal, 0 for the kernel's
+    builder: what builds are given that ask for it: names of entitlements in dockerd's form, or `none`
     default_address_pools: `base,bits` each; default_network_opts: `driver=name=value` each
     """
 
@@ -82,6 +83,7 @@ class Settings:
     selinux_enabled: bool
     log_driver: str
     log_opts: tuple[str, ...]
+    builder: tuple[str, ...]
     tlsverify: bool
     tlscacert: str
     tlscert: str
@@ -360,6 +362,7 @@ OPTIONS = (
     Option("tlscert", "The daemon's TLS certificate", check=_path, value="path", key="tlscert"),
     Option("tlskey", "The daemon's TLS key", check=_path, value="path", key="tlskey"),
     *network.OPTIONS,
+    *builder.OPTIONS,
 )
 
 
@@ -468,6 +471,7 @@ _FILE_READERS: dict[str, Callable[[object], Value]] = {
     "log-opts": _log_opts_of_file,
     "default-ulimits": _ulimits_of_file,
     **network.FILE_READERS,
+    **builder.FILE_READERS,
 }
 _FILE_TYPES = {"flag": "true or false", "text": "a string", "list": "a list of strings"}
 

@@ -1,5 +1,6 @@
 """What a Dockerfile and its options can say, with the real CLI: named contexts, git, platforms, variables, faults."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -174,3 +175,21 @@ def test_a_stage_inherits_the_arguments_of_the_one_below(buildx: Building) -> No
         "RUN echo kept: $kept",
     )
     assert "kept: from-the-last" in told(buildx("build", "."))
+
+
+def test_a_build_gets_the_hosts_network_if_it_asks(buildx: Building) -> None:
+    write(buildx, "FROM busybox", "RUN --network=host readlink /proc/self/ns/net")
+    assert "network.host is not allowed" in told(buildx("build", "."), 1)
+    inside = re.compile(r"^#\d+ \d+\.\d+ (net:\[\d+\])$", re.MULTILINE)
+    found = inside.findall(told(buildx("buildx", "build", "--allow", "network.host", ".")))
+    assert found == [os.readlink(f"/proc/{buildx.daemon.pid}/ns/net")]
+    write(buildx, "FROM busybox", "RUN readlink /proc/self/ns/net")
+    assert inside.findall(told(buildx("build", "--no-cache", "--network", "host", "."))) == found
+    assert inside.findall(told(buildx("build", "--no-cache", "."))) != found
+
+
+def test_a_build_gets_no_rights_that_the_daemon_does_not_grant(buildx: Building) -> None:
+    write(buildx, "FROM busybox", "RUN --security=insecure true")
+    assert "security.insecure is not allowed" in told(buildx("build", "."), 1)
+    output = told(buildx("buildx", "build", "--allow", "security.insecure", "."), 1)
+    assert "granting entitlement security.insecure is not allowed by build daemon configuration" in output

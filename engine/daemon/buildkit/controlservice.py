@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.daemon.buildkit import (
     attesting,
+    entitlements,
     exporting,
     fieldfilters,
     historyservice,
@@ -135,7 +136,7 @@ def built(
     provenance = attesting.asked(asked["FrontendAttrs"])
     _refuse(asked)
     _check_ref(asked["Ref"])
-    job = jobs.begin(asked)
+    job = jobs.begin(asked, entitlements.granted(asked["Entitlements"], engine.settings.builder))
     try:
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
             begun(job)
@@ -156,7 +157,6 @@ def _refuse(asked: control.SolveRequest) -> None:
     """Raise NotBuilt for what this engine cannot do."""
     cache = asked["Cache"] or {}
     wanted: tuple[tuple[str, object], ...] = (
-        ("entitlements (--allow)", asked["Entitlements"]),
         ("source policies", asked["SourcePolicy"]),
         ("exporting a cache (--cache-to)", cache.get("Exports") or cache.get("ExportRefDeprecated")),
         ("importing a cache (--cache-from)", cache.get("Imports") or cache.get("ImportRefsDeprecated")),

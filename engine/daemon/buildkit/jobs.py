@@ -128,12 +128,12 @@ _running: dict[str, Job] = {}  # guarded by `_changed`, as is the next
 _ended: collections.OrderedDict[str, Progress] = collections.OrderedDict()
 
 
-def begin(asked: SolveRequest) -> Job:
-    """A new build. Raises Conflict for a ref that is taken."""
+def begin(asked: SolveRequest, allowed: frozenset[str] = frozenset()) -> Job:
+    """A new build. allowed: its entitlements. Raises Conflict for a ref that is taken."""
     with _changed:
         if asked["Ref"] in _running or asked["Ref"] in _ended:
             raise Conflict(f"job ID {asked['Ref']} exists")
-        job = Job(asked["Ref"], asked, Progress(asked["Ref"]))
+        job = Job(asked["Ref"], asked, Progress(asked["Ref"]), allowed=allowed)
         _running[job.ref] = job
         _changed.notify_all()
     return job

@@ -105,6 +105,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "dns-search": ["example.org"],
         "dns-opts": ["ndots:2"],
         "host-gateway-ips": ["10.1.1.1", "fd00::1"],
+        "builder": {"entitlements": {"security-insecure": True}},
     }
     assert document.keys() == {option.key for option in every.OPTIONS if option.key}
     chosen = made(tmp_path, document=document)
@@ -122,6 +123,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "dns-search": ("example.org",),
         "dns-opts": ("ndots:2",),
         "host-gateway-ips": ("10.1.1.1", "fd00::1"),
+        "builder": ("network-host", "security-insecure"),
     }
     assert chosen == every.Settings(**{key.replace("-", "_"): value for key, value in expected.items()})
 
@@ -255,6 +257,7 @@ def test_every_option_can_be_given_on_the_command_line():
     values |= {"default-gateway": "10.1.0.2", "default-gateway-v6": "fd00::2", "host-gateway-ip": "10.1.0.3"}
     values |= {"default-address-pool": "base=10.0.0.0/8,size=24", "default-network-opt": "bridge=a=b"}
     values |= {"dns": "9.9.9.9", "dns-search": "example.org", "dns-opt": "ndots:2"}
+    values |= {"builder-entitlement": "none"}
     for option in every.OPTIONS:
         if option.name == "userland-proxy-path":  # refused, see below
             continue
