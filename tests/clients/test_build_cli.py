@@ -341,5 +341,5 @@ def test_the_sdk_tells_what_failed(sdk) -> None:
         sdk.images.build(fileobj=io.BytesIO(b"FROM busybox\nRUN exit 9"), forcerm=True)
     with pytest.raises(package.errors.APIError, match="squash is only supported with experimental mode"):
         sdk.images.build(fileobj=io.BytesIO(b"FROM busybox"), squash=True)
-    with pytest.raises(package.errors.APIError, match="git repositories"):
-        sdk.images.build(path="https://github.com/nobody/nothing.git")
+    with pytest.raises(package.errors.APIError, match="git ls-remote failed"):
+        sdk.images.build(path="http://127.0.0.1:1/nothing.git")

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from engine.daemon import jsontext
 from engine.errors import Invalid
 
+# Whole numbers past these become floats, as in Go's decoder.
+LOWEST, HIGHEST = -(1 << 63), 10**19 - 1
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(alphabet='[]{}"\\a'),
+    st.none() | st.booleans() | st.integers(LOWEST, HIGHEST) | st.text(alphabet='[]{}"\\a'),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(alphabet='[]{}"\\a'), inner, max_size=4),
 )
 
@@ -19,6 +21,13 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_what_is_json_is_read(value):
     assert jsontext.parse(json.dumps(value).encode(), "test") == value
+
+
+@given(st.integers() | st.sampled_from([LOWEST - 1, LOWEST, HIGHEST, HIGHEST + 1]))
+def test_a_whole_number_past_64_bits_becomes_the_nearest_float(value):
+    found = jsontext.parse(json.dumps(value).encode(), "test")
+    expected = value if LOWEST <= value <= HIGHEST else float(value)
+    assert (found, type(found)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize("text", ['"\\', '"\\"', '"', '"\\\\', "\\"])

@@ -100,7 +100,7 @@ def framed(window_log: int) -> bytes:
 def either(request, monkeypatch):
     """Each way to read zstd that there is here: the host's library, and Python's module."""
     if request.param == "host":
-        monkeypatch.setattr(compression, "_python_has_zstd", lambda: False)
+        monkeypatch.setattr(compression, "python_has_zstd", lambda: False)
         assert zstd.library() is not None
 
 
@@ -144,7 +144,7 @@ def test_zstd_gives_no_more_than_asked_however_well_it_was_packed(either):
 
 
 def test_zstd_is_refused_in_words_where_neither_python_nor_the_host_has_it(monkeypatch):
-    monkeypatch.setattr(compression, "_python_has_zstd", lambda: False)
+    monkeypatch.setattr(compression, "python_has_zstd", lambda: False)
     monkeypatch.setattr(zstd, "_LIBRARY", "libnone.so.1")
     zstd.library.cache_clear()
     try:
