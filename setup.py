@@ -2,18 +2,27 @@
 
 The C muxer needs cffi, a C compiler and Python's headers. Where one of them is missing the engine is installed as pure
 Python, which is said aloud; a build that fails although all of them are there is an error, never a silent fallback.
+With ENGINE_TARGET=aarch64-linux-musl, or another target of `_muxer.cross`, the wheel gets what that has compiled. The
+wheel's tag is what the C muxer was linked with: manylinux (PEP 600), musllinux (PEP 656), each with the stable ABI.
 """
 
+import os
 import shutil
 import sys
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 CFFI = "cffi>=1.15"
+NATIVE = "_muxer._native"
+MUSL = "1_2"  # of musllinux: musl has no versions of symbols, and 1.2 is the oldest with times of 64 bits everywhere
+HERE = Path(__file__).resolve().parent
+TARGET = os.environ.get("ENGINE_TARGET", "")
+sys.path.insert(0, str(HERE))  # for what is imported of the tree below
 
 
 def missing_for_the_muxer() -> list[str]:
@@ -34,6 +43,12 @@ def say(text: str) -> None:
 
 def native_arguments() -> dict:
     """The arguments of setup() that are about the C muxer."""
+    given = {"install_requires": [CFFI], "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
+    if TARGET:
+        if not (compiled() / "docker-init").exists():
+            sys.exit(f"*** engine: nothing is compiled for {TARGET}: python3 -m _muxer.cross {TARGET}")
+        say(f"the C muxer is that of {TARGET}.")
+        return {**given, "ext_modules": [Extension(NATIVE, [], py_limited_api=True)]}
     missing = missing_for_the_muxer()
     if missing:
         say(f"installed as pure Python: {' and '.join(missing)} not found, so the C muxer is not built.")
@@ -43,25 +58,47 @@ def native_arguments() -> dict:
         say("installed as pure Python unless pip brings cffi first: without it the C muxer is not built.")
         return {"setup_requires": [CFFI]}
     say("the C muxer is built.")
-    return {
-        "setup_requires": [CFFI],
-        "install_requires": [CFFI],
-        "cffi_modules": ["_muxer/build.py:ffibuilder"],
-        "options": {"bdist_wheel": {"py_limited_api": "cp311"}},
-    }
+    return {**given, "setup_requires": [CFFI], "cffi_modules": ["_muxer/build.py:ffibuilder"]}
+
+
+def compiled() -> Path:
+    """Where `_muxer.cross` has put what is compiled for the target."""
+    return HERE / "_muxer" / "targets" / TARGET
 
 
 class BuildWithInit(build_ext):
     """Builds docker-init (_muxer/process/dockerinit.c) beside the muxer, of which it is no part but that both are C."""
 
     def run(self) -> None:
-        """As build_ext; then the program."""
+        """Build the muxer, then the program; or take both from where `_muxer.cross` has put them."""
+        if TARGET:
+            place = Path(self.build_lib, "_muxer")
+            place.mkdir(parents=True, exist_ok=True)
+            for name in ("_native.abi3.so", "docker-init"):
+                shutil.copy(compiled() / name, place / name)
+            return
         super().run()
         if self.extensions:
-            sys.path.insert(0, str(Path(__file__).resolve().parent))
             from _muxer.build import build_init
 
             build_init(Path(self.get_ext_fullpath("_muxer.docker-init")).parent)
 
 
-setup(cmdclass={"build_ext": BuildWithInit}, **native_arguments())
+class TaggedWheel(bdist_wheel):
+    """Names the wheel by what its library was linked with, so that pip takes it where it runs and nowhere else."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """The tags of Python, ABI and platform; called once all is built."""
+        python, abi, platform = super().get_tag()
+        found = sorted(Path(self.bdist_dir, "_muxer").glob("_native.*so"))
+        if not found:
+            return python, abi, platform
+        from engine.bundle.objects import target
+
+        machine, _, library, version = target(found[0].read_bytes()).split("-")
+        if library == "gnu":
+            return python, abi, f"manylinux_{version.replace('.', '_')}_{machine}"
+        return python, abi, f"musllinux_{MUSL}_{machine}"
+
+
+setup(cmdclass={"build_ext": BuildWithInit, "bdist_wheel": TaggedWheel}, **native_arguments())

@@ -35,11 +35,11 @@ SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", 
 
 INIT = "docker-init"
 INIT_MACHINES = ("x86_64", "aarch64", "riscv64", "armv7l")
-INIT_FLAGS = (
+INIT_COMPILED = (
     *("-std=c99", "-Os", "-Wall", "-Wextra", "-ffreestanding", "-fno-builtin", "-fno-stack-protector"),
-    *("-fno-asynchronous-unwind-tables", "-fno-pie", "-no-pie", "-nostdlib", "-static", "-s"),
-    "-Wl,-z,noexecstack,--build-id=none",
+    *("-fno-asynchronous-unwind-tables", "-fno-pie"),
 )
+INIT_LINKED = ("-no-pie", "-nostdlib", "-static", "-s", "-Wl,-z,noexecstack,--build-id=none")
 
 
 def make_builder(directory: str, sanitize: bool = False) -> FFI:
@@ -83,7 +83,8 @@ def build_init(target: Path) -> Path | None:
         return None
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
     made = target / f"{INIT}.new"
-    command = [shutil.which(compiler) or "cc", *INIT_FLAGS, "-o", str(made), str(HERE / "process" / "dockerinit.c")]
+    source = HERE / "process" / "dockerinit.c"
+    command = [shutil.which(compiler) or "cc", *INIT_COMPILED, *INIT_LINKED, "-o", str(made), str(source)]
     subprocess.run(command, check=True)
     os.replace(made, target / INIT)  # a container that runs keeps the old one
     return target / INIT

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.setup import buildctl, compose, guest, redis
+from tests.setup import buildctl, compose, guest, redis, zig
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -42,6 +42,7 @@ UNPACKED = {
     "dockerd": ("docker.io",),
     "containerd": ("containerd",),
     "runc": ("runc",),
+    "qemu-aarch64-static": ("qemu-user-static", "qemu-user"),
 }
 # What the machine's Go builds, in words.
 BUILT = {
@@ -222,6 +223,10 @@ def set_up() -> Path:
                 finishing[what] = stack.enter_context(programs.building(CACHE))
         install_packages()
         python = environment()
+        if not zig.complete(CACHE):
+            say(f"downloading Zig {zig.VERSION}")
+            if reason := zig.make(CACHE, python):
+                say(f"without Zig; tests that need it are skipped:\n{reason}")
         for what, finish in finishing.items():
             if reason := finish():
                 say(f"without {what}; tests that need it are skipped:\n{reason}")

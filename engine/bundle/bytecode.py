@@ -1,8 +1,10 @@
-"""Makes the code that Python runs of a source: the same bytes each time, and without the columns of tracebacks.
+"""Makes the code that Python runs of a source: the same bytes each time, and without what nothing reads.
 
+That is the columns of tracebacks, and the types of functions' parameters and results; fields of classes keep theirs.
 Pure. The code is for the version of Python that runs this; any other version compiles the source.
 """
 
+import ast
 import marshal
 from collections.abc import Iterator
 from types import CodeType
@@ -15,7 +17,19 @@ _LONGEST = 8
 
 def made(source: bytes) -> bytes:
     """The code of a module. `engine.onefile` sets the name of its file. Raises SyntaxError."""
-    return marshal.dumps(_lean(compile(source, "", "exec", dont_inherit=True)), _FORM)
+    code: CodeType = compile(untyped(source), "", "exec", dont_inherit=True)
+    return marshal.dumps(_lean(code), _FORM)
+
+
+def untyped(source: bytes) -> ast.Module:
+    """The tree of a source, without its functions' types."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    return tree
 
 
 def _lean(code: CodeType) -> CodeType:

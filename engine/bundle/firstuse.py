@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from engine.bundle.materials import Files
 
 FIRST = ("engine.origin", "engine.__main__", "engine.kernel.sealing", "engine.kernel.syscalls", "engine.postponed")
+CLIENT = ("engine.client.verbs", "engine.client.run", "engine.client.containers")
 DAEMON = ("engine.settings.every", "engine.boot", "engine.spawner.main", "engine.spawner.modules")
 """In the order in which a daemon that starts imports them; `engine.monitor.parts` chooses by name."""
 MONITOR = ("engine.monitor.nativeprocess", "engine.monitor.nativepump", "engine.logs.nativereader")
-AFTER = ("engine.daemon.main", "engine.client.verbs", "engine.client.run", "engine.client.containers")
+AFTER = ("engine.daemon.main",)
 
 
 def ordered(files: Files) -> list[str]:
@@ -28,7 +29,7 @@ def ordered(files: Files) -> list[str]:
                 found[name] = None
                 take(_imported(trees[paths[name]], paths))
 
-    take((*FIRST, *DAEMON, *MONITOR, *AFTER))
+    take((*FIRST, *CLIENT, *DAEMON, *MONITOR, *AFTER))
     reached: set[str] = set()
     while unseen := [name for name in found if name not in reached]:
         reached.update(unseen)

@@ -37,6 +37,8 @@ def gather() -> Files:
             files[path] = without_words(text.decode()).encode() if path.endswith(".py") else text
         for directory in ("_muxer", *_targets(root)):
             files |= _compiled(os.path.join(root, directory))
+        for path in _needless(files):
+            del files[path]
     except OSError as error:
         raise SystemFailure(f"the engine's own files cannot be read: {error}") from error
     return files
@@ -45,6 +47,15 @@ def gather() -> Files:
 def targets(files: Files) -> list[str]:
     """What the files have a C muxer for: `x86_64-linux-gnu-2.33`."""
     return sorted(path.split("/")[2] for path in files if path.endswith(_NATIVE))
+
+
+def _needless(files: Files) -> list[str]:
+    """The libraries for newer versions of a C library than another one that is there for the same machine."""
+    found: dict[str, list[tuple[list[int], str]]] = {}
+    for name in targets(files):
+        kind, _, version = name.rpartition("-")
+        found.setdefault(kind, []).append(([int(part) for part in version.split(".")], name))
+    return [f"{_TARGETS}/{name}/{_NATIVE}" for each in found.values() for _, name in sorted(each)[1:]]
 
 
 def _below(root: str, top: str) -> Iterator[str]:

@@ -23,9 +23,13 @@ MOST = 1_000_000
 """Bytes that the file may have."""
 FIRST = "engine/onefile.py"
 _LINE = b"#!/usr/bin/env python3\n"
-_SOURCES, _CODE = 1 << 18, 1 << 17
-"""Bytes in a block: a larger one packs better, and a smaller one is unpacked sooner for a single module."""
-_INDEX_ROOM = 12_000  # for the index and the archive's own directory
+_SOURCES = (1 << 20,)
+_CODE = (1 << 18, 1 << 20, 1 << 17)
+"""Bytes in the first blocks, and in each further one.
+
+A larger block packs better, and a smaller one is unpacked sooner for a single module. The first block of code is that
+of a client, the second one is unpacked by a daemon that starts, and the small ones fill the room.
+"""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -51,31 +55,32 @@ def pack(files: Files, most: int = MOST) -> Packed:
     order = firstuse.ordered(files)
     data = [path for path in sorted(files) if not path.endswith(".py")]
     blocks = [*_blocks("d", data, files.__getitem__, _SOURCES), *_blocks("s", order, files.__getitem__, _SOURCES)]
-    first = _zipped([("__main__.py", files[FIRST], True)])
-    taken = len(first) + sum(len(block.data) for block in blocks) + _INDEX_ROOM
-    chosen = 0
+    least = len(blocks)
     for block in _blocks("c", order, lambda path: bytecode.made(files[path]), _CODE):
-        taken += len(block.data)
-        if taken > most:
-            break
         blocks.append(block)
-        chosen += len(block.files)
+        if sum(len(each.data) for each in blocks) > most:
+            break
     whole = _whole(files, blocks)
+    while len(whole) > most and len(blocks) > least:
+        blocks.pop()
+        whole = _whole(files, blocks)
     if len(whole) > most:
         raise SystemFailure(f"the engine in one file has {len(whole)} bytes, which is more than {most}")
-    return Packed(whole, len(order), chosen)
+    return Packed(whole, len(order), sum(len(block.files) for block in blocks[least:]))
 
 
-def _blocks(kind: str, names: list[str], content: Callable[[str], bytes], most: int) -> Iterator[_Block]:
+def _blocks(kind: str, names: list[str], content: Callable[[str], bytes], sizes: tuple[int, ...]) -> Iterator[_Block]:
     """The files packed in this order. Blocks are made when they are asked for: packing takes most of the time."""
     part, listed = b"", list[tuple[str, str, int, int]]()
+    following = iter(sizes)
+    most = next(following)
     for name in names:
         made = content(name)
         listed.append((name, kind, len(part), len(made)))
         part += made
         if len(part) >= most or name == names[-1]:
             yield _Block(_compressed(part), listed)
-            part, listed = b"", []
+            part, listed, most = b"", [], next(following, most)
 
 
 def _whole(files: Files, blocks: list[_Block]) -> bytes:
