@@ -71,7 +71,8 @@ class Copying:
             self._fetched = {url: self._fetch(work, url) for url in self._urls}
         found = self._fetched
         sources = tuple(found.get(each, each) if isinstance(each, str) else each for each in self._request.sources)
-        return replace(self._request.checked(work.check), sources=sources)
+        remembered = self._local.remembered if self._local is not None else None
+        return replace(self._request.checked(work.check), sources=sources, remembered=remembered)
 
     def _fetch(self, work: Work, url: str) -> fetching.Fetched:
         with work.waiting():

@@ -7,6 +7,7 @@ The directory belongs to the build, and changes only between builds. Most operat
 from collections.abc import Callable, Sequence
 
 from engine.daemon.build.copying import packing, prepare
+from engine.daemon.build.copying.remembered import Remembered
 from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.graph.node import Input, digest
 from engine.daemon.build.graph.snapshot import Snapshot
@@ -20,11 +21,13 @@ class Local:
     """A directory. root: its descriptor, open until the build ends; id: names it among those of all builds
 
     loading: the node that brings its files here, None where they are here already; `root` is good once it is solved
+    remembered: digests of its files that earlier builds have made, None where none are kept
     """
 
     root: int
     id: str
     loading: Input | None = None
+    remembered: Remembered | None = None
 
 
 class Loading:

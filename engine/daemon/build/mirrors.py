@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from engine.daemon.build.copying.remembered import Remembered
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import dataclass
 from engine.errors import SystemFailure
@@ -22,7 +23,7 @@ _MOST_KEPT = 32
 _MOST_PARTS = 10  # all mirrors together take a tenth of the disk at most
 _LOOK_SECONDS = 0.5
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FILES, _FACTS = "files", "facts"
+_FILES, _FACTS, _DIGESTS = "files", "facts", "digests"
 _LONGEST_DESCRIPTION = 200
 log = logging.getLogger(__name__)
 _tidying = threading.Lock()  # of whoever removes mirrors; no client is waited for
@@ -46,6 +47,11 @@ class Mirror:
         with open(new, "w", encoding="utf-8", errors="replace") as file:
             file.write(f"{facts.size} {facts.created_ns} {facts.uses}\n{self.description}")
         os.rename(new, os.path.join(self.path, _FACTS))
+
+
+def remembered(root: int) -> Remembered:
+    """The digests of the files of a mirror that a build uses. root: descriptor of the files"""
+    return Remembered(os.path.join(os.path.dirname(os.readlink(f"/proc/self/fd/{root}")), _DIGESTS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,14 @@ def seen(
     found: list[Value] = []
     for mount in mounts:
         if mount.type == "bind" and mount.local is not None:
-            request = Request((mount.selector or ".",), "/", keep_owners=True, shown="RUN --mount", check=check)
+            request = Request(
+                (mount.selector or ".",),
+                "/",
+                keep_owners=True,
+                shown="RUN --mount",
+                check=check,
+                remembered=mount.local.remembered,
+            )
             base = Base((), layer_root, scratch)
             found.append(prepare.prepare(mount.local.root, request, base).digest)
         elif mount.type == "bind" and mount.source is not None:

@@ -5,7 +5,7 @@ Runs on the thread of the call that asks for it.
 
 from collections.abc import Mapping, Sequence
 
-from engine.daemon.build import building, finishing
+from engine.daemon.build import building, finishing, mirrors
 from engine.daemon.build.converting import Built, Conversion, names_of
 from engine.daemon.build.graph.node import Node, reachable
 from engine.daemon.build.graph.solver import Solver
@@ -81,7 +81,13 @@ def _built(
         checked.warn()
         local = Local(-1 if context is None else context.root, f"context of {job.ref}")
         if context is None:
-            local.loading = Node(Loading(local, lambda: files.context(text, ignored).root)).output()
+
+            def fetch() -> int:
+                root = files.context(text, ignored).root
+                local.remembered = mirrors.remembered(root)
+                return root
+
+            local.loading = Node(Loading(local, fetch)).output()
         room = job.workroom(engine)
         solver = room.solver(output, SessionGiver(session))
         with Bases(engine, room.keeper, chosen, job.progress, job.caller, job.captured) as bases:
@@ -90,7 +96,11 @@ def _built(
             targets = [_converted(text, each, len(wanted) > 1, local, bases, named, output) for each in wanted]
         nodes = [target.tree.node for target in targets if target.tree is not None]
         _capture(job.captured, nodes)
-        solver.solve(nodes)
+        try:
+            solver.solve(nodes)
+        finally:
+            if local.remembered is not None:
+                local.remembered.save()
         return _outcome(targets, solver)
 
 

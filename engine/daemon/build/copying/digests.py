@@ -30,6 +30,7 @@ class Digester:
 
     def __init__(self, request: Request):
         self._request = request
+        self._remembered = request.remembered
         self._buffer = memoryview(bytearray(_BUFFER))
         # (device, inode) of a file with several names → the first of them. The names that one source copies stay names
         # of one file.
@@ -70,7 +71,12 @@ class Digester:
     def _member(self, total: _Hash, parent: int, name: str, shown: str) -> None:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISREG(found.st_mode):
-            self._file(total, parent, name, shown)
+            known = self._remembered.find(found) if self._remembered is not None and found.st_nlink == 1 else None
+            if known is None:
+                self._file(total, parent, name, shown)
+            else:
+                self._record(total, found, shown, {}, os.fsencode(shown))
+                total.update(known)
         elif stat.S_ISDIR(found.st_mode):
             fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
             try:
@@ -87,13 +93,16 @@ class Digester:
             first = os.fsencode(shown)
             if found.st_nlink > 1:
                 first = self._links.setdefault((found.st_dev, found.st_ino), first)
-            self._record(total, found, shown, attributes(fd) or {}, first)
+            attached = attributes(fd) or {}
+            self._record(total, found, shown, attached, first)
             if first == os.fsencode(shown):
                 contents = hashlib.sha256()
                 while count := os.readv(fd, [self._buffer]):
                     contents.update(self._buffer[:count])
                     self._request.check()
                 total.update(contents.digest())
+                if self._remembered is not None and not attached and _same(found, os.fstat(fd)):
+                    self._remembered.learn(found, contents.digest())
         finally:
             os.close(fd)
 
@@ -109,6 +118,14 @@ class Digester:
     @staticmethod
     def _field(total: _Hash, *parts: bytes) -> None:
         total.update(b"".join(b"%d:%b," % (len(part), part) for part in parts))
+
+
+def _same(before: os.stat_result, after: os.stat_result) -> bool:
+    return (before.st_size, before.st_mtime_ns, before.st_ctime_ns) == (
+        after.st_size,
+        after.st_mtime_ns,
+        after.st_ctime_ns,
+    )
 
 
 def combined(digests: list[str]) -> str:

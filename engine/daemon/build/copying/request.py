@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable
 
 from engine.daemon.build.copying.fetching import Fetched
+from engine.daemon.build.copying.remembered import Remembered
 from engine.daemon.build.graph.node import Value
 from engine.dataclass import dataclass, field, replace
 
@@ -26,6 +27,7 @@ class Request:
     unpack: local archives are unpacked (ADD); unpack_fetched: downloaded ones are (ADD --unpack)
     keep_git_dir: whether a repository's own files come too (ADD --keep-git-dir), None where nobody says
     shown: the instruction's name for texts, COPY or ADD; check: called again and again, raises to end the copying
+    remembered: digests of files of the root that earlier builds have read, None for none
     """
 
     sources: tuple[str | Fetched, ...]
@@ -43,6 +45,7 @@ class Request:
     keep_git_dir: bool | None = None
     shown: str = "COPY"
     check: Callable[[], None] = field(default=_never, compare=False)
+    remembered: Remembered | None = field(default=None, compare=False)
 
     @property
     def sources_named(self) -> list[str]:
