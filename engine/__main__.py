@@ -4,7 +4,6 @@ Runs first in every process that a user starts. It loads nothing before it knows
 must be small and quick to start, and must never hold a module of the client.
 """
 
-import os
 import sys
 
 from engine import origin
@@ -17,6 +16,7 @@ if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client 
     from engine.client import verbs
     from engine.inspection import verb
     from engine.kernel import sealing
+    from engine.rootless import arrival
     from engine.settings import every
     from engine.units import install
 else:
@@ -28,6 +28,7 @@ else:
     verbs = late("engine.client.verbs")
     verb = late("engine.inspection.verb")
     sealing = late("engine.kernel.sealing")
+    arrival = late("engine.rootless.arrival")
     every = late("engine.settings.every")
     install = late("engine.units.install")
 
@@ -70,8 +71,11 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
         print(f"engine {every.VERSION}")
         return 0
     try:
+        if arrival.needed():
+            arrival.enter(words)
+            if seals:
+                _seal()
         chosen = every.from_arguments(words)
-        every.refuse_rootless(os.geteuid())
         return boot.boot(chosen, lambda: every.from_arguments(words))
     except errors.EngineError as error:
         print(f"engine daemon: {error}", file=sys.stderr)

@@ -19,7 +19,15 @@ from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, mounts, resolvconf, seccomp  # noqa: F401  (for both, as said above)
 from engine.sandbox.cgroups import detection  # noqa: F401  (for both too)
 from engine.settings.every import Settings
+from engine.settings.whose import HOME
 from engine.wire.channel import Channel
+
+if TYPE_CHECKING:  # for a user's daemon
+    from engine.kernel import outside
+    from engine.rootless import home
+else:
+    outside = late("engine.kernel.outside")
+    home = late("engine.rootless.home")
 
 if TYPE_CHECKING:  # each is loaded on its own side of the fork
     from engine.daemon import main as daemon
@@ -37,6 +45,7 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
     """
     muxer.select(settings.muxer)
     stage = os.path.join(settings.exec_root, "stage")
+    own = home.handed_on() if HOME in os.environ else None
     try:
         os.makedirs(stage, mode=0o700, exist_ok=True)
     except OSError as error:
@@ -48,6 +57,8 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
     if os.fork() == 0:
         status = 1
         try:
+            if own is not None:
+                own.enter()
             # Neither the spawner nor what it forks may hold a socket that systemd has passed to the daemon: they
             # outlive the daemon, and the socket would outlive its unit.
             close_all_but((spawner_end.fileno(), *origin.descriptors()))
@@ -55,6 +66,9 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
         finally:
             os._exit(status)
     spawner_end.close()
+    if own is not None:
+        outside.stay()
+        own.enter()
     return daemon.run(settings, daemon_end, stage, read)
 
 

@@ -43,6 +43,9 @@ UNPACKED = {
     "containerd": ("containerd",),
     "runc": ("runc",),
     "qemu-aarch64-static": ("qemu-user-static", "qemu-user"),
+    "newuidmap": ("uidmap",),
+    "pasta": ("passt",),
+    "slirp4netns": ("slirp4netns",),
 }
 # What the machine's Go builds, in words.
 BUILT = {

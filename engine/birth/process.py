@@ -14,9 +14,10 @@ import signal
 import socket
 import stat
 from abc import abstractmethod
+from collections.abc import Callable
 
-from engine.errors import EngineError
-from engine.kernel import syscalls
+from engine.errors import EngineError, SystemFailure
+from engine.kernel import syscalls, userns
 from engine.kernel.descriptors import close_on_exec
 from engine.sandbox import apparmor, capabilities, command, limits, mounts, selinux, users
 from engine.sandbox.spec import Sandbox
@@ -124,9 +125,10 @@ class Process:
             syscalls.seccomp_load(self.sandbox.seccomp, self.sandbox.seccomp_flags)
         if self.identity.uid:
             syscalls.prctl(syscalls.PR_SET_KEEPCAPS, 1)
-        os.setgroups(self.identity.groups)
-        os.setresgid(self.identity.gid, self.identity.gid, self.identity.gid)
-        os.setresuid(self.identity.uid, self.identity.uid, self.identity.uid)
+        if userns.may_set_groups():
+            os.setgroups(self.identity.groups)
+        _become(os.setresgid, self.identity.gid, "gid")
+        _become(os.setresuid, self.identity.uid, "uid")
         capabilities.set_own(keep)
         if self.sandbox.no_new_privileges:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
@@ -157,6 +159,16 @@ class Process:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if self.sandbox.seccomp and self.sandbox.no_new_privileges:
             syscalls.seccomp_load(self.sandbox.seccomp, self.sandbox.seccomp_flags)
+
+
+def _become(change: Callable[[int, int, int], None], number: int, kind: str) -> None:
+    """Take a uid or gid. Raises SystemFailure in runc's words for one that this user namespace lacks, OSError."""
+    try:
+        change(number, number, number)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise SystemFailure(f"setup user: cannot set {kind} to unmapped user in user namespace") from error
 
 
 def default_signals() -> None:

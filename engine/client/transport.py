@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from engine.errors import Invalid, SystemFailure, Unavailable
-from engine.settings.every import default_host
+from engine.settings.whose import socket_of_client
 
 _HEAD_MAX = 64 * 1024
 _PIECE = 64 * 1024
@@ -22,11 +22,12 @@ Object = dict[str, Any]
 
 
 def socket_path(environ: Mapping[str, str], uid: int) -> str:
-    """The path of the daemon's socket, from ENGINE_HOST, else DOCKER_HOST, else this user's default.
+    """The path of the daemon's socket, from ENGINE_HOST, else DOCKER_HOST, else this user's default,
+    or the host's where the user has none.
 
     Raises Invalid for any address but `unix://PATH`.
     """
-    address = environ.get("ENGINE_HOST") or environ.get("DOCKER_HOST") or default_host(uid, environ)
+    address = environ.get("ENGINE_HOST") or environ.get("DOCKER_HOST") or f"unix://{socket_of_client(uid, environ)}"
     kind, _, path = address.partition("://")
     if kind != "unix" or not path.startswith("/"):
         raise Invalid(f"{address}: this client only speaks to unix:///PATH")

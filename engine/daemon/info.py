@@ -16,8 +16,10 @@ from engine.daemon.containers.security import confinement
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
+from engine.kernel import userns
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.cgroups.hierarchy import Cgroups
+from engine.settings import whose
 from engine.settings.every import VERSION, Settings
 
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
@@ -51,6 +53,10 @@ _KERNEL_WARNINGS = (
 )
 _NO_CGROUPS = "No cgroups are mounted: containers have no limits and cannot be paused, and nothing is counted"
 _NO_GUARD = "No cgroups guard devices: only privileged containers may make device nodes"
+_ONE_ID = (
+    "Only one user id is mapped: all files of containers belong to one user, and processes run as root alone."
+    " newuidmap(1), newgidmap(1) and ids in /etc/subuid and /etc/subgid give more"
+)
 _NO_PARSER = "AppArmor is enabled, but containers run unconfined: apparmor_parser(8) is not installed"
 # key of /info → the kind of limit in `sandbox.cgroups.Cgroups.features`
 _CGROUP_FEATURES = {
@@ -180,10 +186,12 @@ def _warnings(abilities: dict[str, bool], cgroups: Cgroups, settings: Settings, 
     ]
     if not cgroups.holds_processes:
         texts.append(_NO_CGROUPS)
-    if not cgroups.guards_devices:
+    if not cgroups.guards_devices and userns.is_hosts():
         texts.append(_NO_GUARD)
     if confinement.kernel_has() and not confinement.confines():
         texts.append(_NO_PARSER)
+    if userns.ids() == 1:
+        texts.append(_ONE_ID)
     if no_firewall:
         texts.append(no_firewall)
     return [f"WARNING: {text}" for text in texts]
@@ -244,6 +252,8 @@ def _security_options(settings: Settings) -> list[str]:
         options.append("name=seccomp,profile=builtin")
     if settings.selinux_enabled and labels.kernel_has():
         options.append("name=selinux")
+    if whose.owner(os.environ, os.geteuid()):
+        options.append("name=rootless")
     if os.path.exists("/proc/self/ns/cgroup"):
         options.append("name=cgroupns")
     return options

@@ -32,10 +32,21 @@ def seal() -> None:
     if os.statvfs(_EXE).f_flag & os.ST_RDONLY:
         return
     try:
-        tree = syscalls.open_tree(-100, _EXE, syscalls.OPEN_TREE_CLONE)
+        tree = _copy()
         syscalls.mount_setattr(tree, 0, syscalls.MOUNT_ATTR_RDONLY)
     except OSError as error:
         if error.errno not in _CANNOT:
             raise
         return
     os.execve(tree, sys.orig_argv, os.environ)
+
+
+def _copy() -> int:
+    """A descriptor of a detached mount of the program file. Raises OSError."""
+    try:
+        return syscalls.open_tree(-100, _EXE, syscalls.OPEN_TREE_CLONE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    # The program was started before this mount namespace was made: its file belongs to a mount of another one.
+    return syscalls.open_tree(-100, os.readlink(_EXE), syscalls.OPEN_TREE_CLONE)

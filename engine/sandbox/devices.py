@@ -1,7 +1,8 @@
 """Makes a container's device nodes, the links beside them in /dev, and its terminal.
 
 Runs in init before pivot_root, with umask 0, on places opened beneath the root; an exec's joiner opens its terminal
-with it. It never opens a device's node except the container's own ptmx.
+with it. In a user namespace nobody can make a node: there the host's own are bound. It never opens a device's node
+except the container's own ptmx.
 """
 
 import fcntl
@@ -11,6 +12,7 @@ import termios
 from collections.abc import Iterable
 
 from engine.errors import SystemFailure
+from engine.kernel import userns
 from engine.kernel.beneath import make_directories, make_file, open_beneath
 from engine.sandbox.mounts import attach
 from engine.sandbox.procguard import check_outside_proc
@@ -51,6 +53,9 @@ def add(root_fd: int, devices: Iterable[Device]) -> None:
 
 def _add_one(parent_fd: int, name: str, device: Device) -> None:
     kind, number = _KINDS[device.kind], os.makedev(device.major, device.minor)
+    if not userns.is_hosts():
+        _show_hosts(parent_fd, name, device)
+        return
     try:
         os.mknod(name, kind | device.mode, number, dir_fd=parent_fd)
     except FileExistsError:
@@ -60,6 +65,28 @@ def _add_one(parent_fd: int, name: str, device: Device) -> None:
         return
     if device.uid or device.gid:
         os.chown(name, device.uid, device.gid, dir_fd=parent_fd, follow_symlinks=False)
+
+
+def _show_hosts(parent_fd: int, name: str, device: Device) -> None:
+    """Bind the host's own node in the place of one that may not be made. Raises SystemFailure, OSError."""
+    source = os.open(device.source or device.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(source)
+        if stat.S_IFMT(found.st_mode) != _KINDS[device.kind] or found.st_rdev != os.makedev(device.major, device.minor):
+            raise SystemFailure(
+                f"{device.source or device.path} is not the device {device.major}:{device.minor} any more"
+            )
+        try:
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=parent_fd))
+        except FileExistsError:
+            raise SystemFailure(f"{device.path} in the container exists and is not the requested device") from None
+        place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent_fd)
+        try:
+            attach(source, place)
+        finally:
+            os.close(place)
+    finally:
+        os.close(source)
 
 
 def add_links(root_fd: int) -> None:

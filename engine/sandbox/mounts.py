@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from engine.dataclass import replace
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import syscalls, userns
 from engine.kernel.beneath import is_directory, make_directories, make_file, open_beneath
 from engine.sandbox import selinux
 from engine.sandbox.command import Refusal
@@ -34,6 +34,7 @@ FLAGS: dict[str, int] = {
     "relatime": 1 << 21,
     "strictatime": 1 << 24,
     "lazytime": 1 << 25,
+    "userxattr": 0,  # an option of overlays
     "rro": 0,  # a flag of the mounts alone, not of the file system, see `detached`
 }
 """The names in `Mount.flags` and their MS_* bits (mount(2))."""
@@ -71,11 +72,13 @@ _VICE_VERSA = (
 _MARKS = frozenset(",:\\")
 _PLACE = os.O_PATH | os.O_CLOEXEC
 
+# The group tty, if it is among the groups of this user namespace.
+_TTY = ",gid=5" if userns.ids() > 5 else ""
 _SECURE = ("nosuid", "noexec", "nodev")
 _BEFORE_SHM = (
     Mount("proc", "proc", "/proc", _SECURE),
     Mount("tmpfs", "tmpfs", "/dev", ("nosuid", "strictatime"), "mode=755,size=65536k"),
-    Mount("devpts", "devpts", "/dev/pts", ("nosuid", "noexec"), "newinstance,ptmxmode=0666,mode=0620,gid=5"),
+    Mount("devpts", "devpts", "/dev/pts", ("nosuid", "noexec"), f"newinstance,ptmxmode=0666,mode=0620{_TTY}"),
     Mount("sysfs", "sysfs", "/sys", (*_SECURE, "ro")),
     Mount("mqueue", "mqueue", "/dev/mqueue", _SECURE),
 )
@@ -158,7 +161,7 @@ def _why_readonly(root: Root) -> OSError:
 def _mount_overlay(root: Root) -> None:
     lowest_last = root.layers[::-1]
     options = f"lowerdir={':'.join(lowest_last)},upperdir={root.upper},workdir={root.work}"
-    options = selinux.mount_options(options, root.label)
+    options = selinux.mount_options(f"{options},userxattr" if root.userxattr else options, root.label)
     plain = not _MARKS.intersection("".join((*root.layers, root.upper, root.work)))
     if plain and len(options.encode()) < _PAGE:
         syscalls.mount("overlay", root.upper, "overlay", 0, options)
@@ -169,6 +172,8 @@ def _mount_overlay(root: Root) -> None:
         syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "lowerdir+", layer)
     syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "upperdir", root.upper)
     syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "workdir", root.work)
+    if root.userxattr:
+        syscalls.fsconfig(context, syscalls.FSCONFIG_SET_FLAG, "userxattr")
     if root.label:
         syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "context", root.label)
     syscalls.fsconfig(context, syscalls.FSCONFIG_CMD_CREATE)
@@ -269,7 +274,7 @@ def _mount_layers(place: int, mount: Mount) -> None:
             os.close(layer)
         return
     os.chdir(mount.source)
-    options = f"lowerdir={':'.join(layers[::-1])}"
+    options = f"lowerdir={':'.join(layers[::-1])}" + ",userxattr" * ("userxattr" in mount.flags)
     bits = syscalls.MS_RDONLY | sum(FLAGS[name] for name in flags)
     syscalls.mount("overlay", f"/proc/self/fd/{place}", "overlay", bits, options)
 

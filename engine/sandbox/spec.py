@@ -18,6 +18,7 @@ class Root:
     readonly: mount the root read-only once everything in it is in place
     nodev: no device node in it can be opened
     label: the SELinux label of all files in it, and in the mounts that every container has; empty for none
+    userxattr: the overlay's own attributes are those that users may set, as in a user namespace
     """
 
     base: str
@@ -27,6 +28,7 @@ class Root:
     readonly: bool = False
     nodev: bool = False
     label: str = ""
+    userxattr: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Mount:
     """One mount inside the container, made in the order given.
 
     kind: file-system type (`proc`, `sysfs`, `tmpfs`, `devpts`, `mqueue`, ...), `bind`, or `image`: the layers in
-        `data`, read-only
+        `data`, read-only; with the flag `userxattr` as for `Root`
     source: host path for `bind`, the directory of all layers for `image`, else the device name shown in mountinfo
     target: absolute path in the container; missing parts are made, symbolic links never lead out of the root
     flags: names of MS_* flags in lower case (`nosuid`, `noexec`, `nodev`, `ro`, `rbind`, ...); `rro`: this mount and
@@ -64,7 +66,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device node in the container: kind `c` or `b`, numbers, permission bits and owner."""
+    """A device node in the container: kind `c` or `b`, numbers, permission bits and owner.
+
+    source: host path of its node, which is shown where no node can be made; empty where that is `path` too
+    """
 
     path: str
     kind: str
@@ -73,6 +78,7 @@ class Device:
     mode: int = 0o666
     uid: int = 0
     gid: int = 0
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ namespaces. It never sets a parameter that the whole host shares.
 from collections.abc import Iterable
 
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import userns
 
 DEFAULT: tuple[tuple[str, str], ...] = (
     ("net.ipv4.ip_unprivileged_port_start", "0"),
-    ("net.ipv4.ping_group_range", "0 2147483647"),
+    ("net.ipv4.ping_group_range", f"0 {min(userns.ids() - 1, 2**31 - 1)}"),  # no more than there are here
 )
 """Docker's defaults for a container with a network namespace of its own."""
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from engine.commandline import Given, Option, Value, described, given_text, parse
 from engine.dataclass import dataclass
-from engine.errors import Invalid, Unavailable
+from engine.errors import Invalid
 from engine.literals import LAST_PORT, integer, natural
-from engine.settings import builder, cgroups, network
+from engine.settings import builder, cgroups, network, whose
+from engine.settings.whose import ROOTS, default_host
 
 VERSION = "0.1.0"
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
@@ -41,7 +42,6 @@ ULIMITS = frozenset(
         "stack",
     ]
 )
-CONFIG_FILE = "/etc/engine/daemon.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,6 @@ class Settings:
     host_gateway_ips: tuple[str, ...]
 
 
-def default_host(uid: int, environ: Mapping[str, str]) -> str:
-    """The address at which this user's daemon listens by default; the client connects to it by default too."""
-    if uid == 0:
-        return "unix:///run/engine.sock"
-    return f"unix://{environ.get('XDG_RUNTIME_DIR') or f'/run/user/{uid}'}/engine.sock"
-
-
 def host(text: str) -> str:
     """An address to listen on, completed with its defaults. Raises Invalid."""
     kind, separator, rest = text.strip().partition("://")
@@ -131,7 +124,7 @@ def host(text: str) -> str:
 def _unix_host(rest: str, text: str) -> str:
     if rest and not rest.startswith("/"):
         raise Invalid(f"the path of a Unix socket must be absolute: {text}")
-    return f"unix://{rest}" if rest else default_host(os.geteuid(), os.environ)
+    return f"unix://{rest}" if rest else default_host(whose.owner(os.environ, os.geteuid()), os.environ)
 
 
 def _activated_host(rest: str, text: str) -> str:
@@ -247,7 +240,7 @@ OPTIONS = (
         "data-root",
         "Directory of images, containers and state that is to last",
         check=_needed_path,
-        default="/var/lib/engine",
+        default=ROOTS.data_root,
         value="path",
         key="data-root",
     ),
@@ -255,7 +248,7 @@ OPTIONS = (
         "exec-root",
         "Directory of sockets and state that lasts until the next boot",
         check=_needed_path,
-        default="/run/engine",
+        default=ROOTS.exec_root,
         value="path",
         key="exec-root",
     ),
@@ -264,12 +257,12 @@ OPTIONS = (
         "File that holds the daemon's process id",
         short="p",
         check=_path,
-        default="/run/engine.pid",
+        default=ROOTS.pidfile,
         value="path",
         key="pidfile",
     ),
     Option("group", "Group that may use the Unix socket (mode 0660)", short="G", value="group", key="group"),
-    Option("config-file", "Configuration file", check=_needed_path, default=CONFIG_FILE, value="path"),
+    Option("config-file", "Configuration file", check=_needed_path, default=ROOTS.config_file, value="path"),
     Option("debug", "Log everything, as --log-level debug does", short="D", kind="flag", default=False, key="debug"),
     Option(
         "log-level",
@@ -373,12 +366,15 @@ def from_arguments(
 
     `uid`: the user whose daemon it is to be, by default the caller's own. Raises Invalid with the text to show.
     """
+    user = whose.owner(environ, os.geteuid()) if uid is None else uid
+    default = whose.of(user, environ)
     given, others = parse(OPTIONS, arguments)
     if others:
         raise Invalid('"engine daemon" accepts no arguments')
-    path = given_text(given, "config-file", CONFIG_FILE)
+    path = given_text(given, "config-file", default.config_file)
     values: dict[str, Value] = {option.key: option.default for option in OPTIONS if option.key}
-    values["hosts"] = (default_host(os.geteuid() if uid is None else uid, environ),)
+    values |= {"data-root": default.data_root, "exec-root": default.exec_root, "pidfile": default.pidfile}
+    values["hosts"] = (default_host(user, environ),)
     values |= _from_file(path, given, required="config-file" in given)
     values |= {option.key: given[option.name] for option in OPTIONS if option.key and option.name in given}
     network.check_together(values)
@@ -395,12 +391,6 @@ def _check_together(settings: Settings) -> None:
     for address in settings.hosts:
         if address.startswith("tcp://") and not settings.tlsverify:
             raise Invalid(f"{address} without --tlsverify would give root to everyone who can reach it: refused")
-
-
-def refuse_rootless(uid: int) -> None:
-    """Raise Unavailable for a daemon of a user other than root: it needs user namespaces, which are not built yet."""
-    if uid != 0:
-        raise Unavailable("a daemon of a user's own (rootless) is not built yet in this engine: start it as root")
 
 
 def _from_file(path: str, given: Given, required: bool) -> dict[str, Value]:

@@ -30,9 +30,9 @@ BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "eng
 ROOMS = {
     "engine.__main__": (
         *("engine.boot", "engine.bundle", "engine.check", "engine.client", "engine.inspection", "engine.kernel"),
-        *("engine.postponed", "engine.units"),
+        *("engine.postponed", "engine.rootless", "engine.units"),
     ),
-    "engine.boot": ("engine.daemon.main", "engine.spawner", *BASE),
+    "engine.boot": ("engine.daemon.main", "engine.rootless", "engine.spawner", *BASE),
     "engine.resolver": BASE,
     "engine.proxy": BASE,
     "engine.errors": (),
@@ -62,6 +62,8 @@ ROOMS = {
     ),
     # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
     "engine.inspection": ("engine.daemon.store.names", *BASE),
+    # What comes before the boot of a user's daemon.
+    "engine.rootless": ("engine.kernel",),
     # Writes two files for systemd, and knows nothing of what they start.
     "engine.units": ("engine.kernel",),
     "engine.spawner": ("engine.monitor", "engine.proxy", "engine.resolver", *BASE),

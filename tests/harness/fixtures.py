@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import leaks, rootfs
+from tests.harness import leaks, rootfs, users
 from tests.harness.daemon import Daemon
 from tests.harness.hosts import Host
 from tests.harness.namespaces import Namespaces
@@ -66,6 +66,18 @@ class World:
         """Let all machines go."""
         for machine in self._machines:
             machine.close()
+
+    def user_machine(self, subordinate: bool = True) -> users.UserMachine:
+        """One more machine, on which there is a user; subordinate: who has subordinate ids."""
+        self.root.chmod(0o711)  # the user's directories are below it
+        made = users.UserMachine(self.directory(), subordinate)
+        self._machines.append(made)
+        self._watch.add(made)
+        return made
+
+    def user_daemon(self, machine: users.UserMachine, options: Sequence[str] = ()) -> users.UserDaemon:
+        """A daemon of that user's own, not started."""
+        return users.UserDaemon(self.directory(), machine, options)
 
     def directory(self) -> Path:
         """A new directory with a short path."""

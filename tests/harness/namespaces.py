@@ -19,9 +19,10 @@ KEEPER = "ip link set lo up && echo ready && exec sleep 86400"
 class Namespaces:
     """One pair of namespaces with the loopback device up; a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeper: str = KEEPER) -> None:
+        """keeper: what the shell does that holds them; it says `ready` once they can be used."""
         self.keeper = subprocess.Popen(
-            ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", KEEPER],
+            ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", keeper],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             start_new_session=True,

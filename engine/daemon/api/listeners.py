@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 
 from engine.errors import Conflict, Invalid, SystemFailure
+from engine.kernel import outside
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
 
@@ -174,13 +175,17 @@ def _open_tcp(place: str, settings: Settings, environ: Mapping[str, str]) -> Ite
     host, _, port = place.rpartition(":")
     wrap = _tls_wrapper(settings)
     try:
-        family, _, _, _, address = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        listening = outside.call(lambda: _bound(host.strip("[]"), int(port)))
     except OSError as error:
         raise SystemFailure(f"cannot listen on tcp://{place}: {error.strerror}") from error
     yield Listener(listening, f"tcp://{host}:{listening.getsockname()[1]}", wrap)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A listening TCP socket. Raises OSError."""
+    flags = socket.AI_PASSIVE
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)[0]
+    return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
 
 
 def _tls_wrapper(settings: Settings) -> Callable[[socket.socket], socket.socket]:

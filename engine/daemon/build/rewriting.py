@@ -35,8 +35,9 @@ def rewritten(work: Work, below: Snapshot, act: Callable[[int], None]) -> Snapsh
     with _room(work) as (upper, path):
         if not below.parts:
             act(upper)
-            return _packed(work, below, lambda use: changes.above(None, upper, use))
-        layer_root = work.engine.images.layer_root
+            return _packed(work, below, lambda use: changes.above(None, upper, "", use))
+        images = work.engine.images
+        layer_root = images.layer_root
         with merged.held(layer_root, below.layers) as old:
             if work.engine.storage != "overlayfs":
                 source = os.open(".", _DIRECTORY, dir_fd=old)
@@ -46,9 +47,9 @@ def rewritten(work: Work, below: Snapshot, act: Callable[[int], None]) -> Snapsh
                     os.close(source)
                 act(upper)
                 return _packed(work, below, lambda use: changes.between(old, upper, use))
-            root = Root(layer_root, below.layers, f"{path}/files", f"{path}/work")
+            root = Root(layer_root, below.layers, f"{path}/files", f"{path}/work", userxattr=images.userxattr)
             _aside(lambda: _mounted(root, act))
-            return _packed(work, below, lambda use: changes.above(old, upper, use))
+            return _packed(work, below, lambda use: changes.above(old, upper, images.opaque, use))
 
 
 def _packed(work: Work, below: Snapshot, compare: Callable[[_Use], _Unpacked]) -> Snapshot:

@@ -18,6 +18,7 @@ from engine.daemon.images.content import Content
 from engine.daemon.images.image import Image, load
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers.store import Layer, LayerStore, Session
+from engine.daemon.images.layers.whiteouts import TRUSTED_OPAQUE, USER_OPAQUE
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.usedby import UsedBy, standing
 from engine.daemon.jsontext import Object
@@ -52,7 +53,8 @@ class Catalogue:
     """The images below data_root, and their rows in `database` (made with `store.images.SCHEMA`).
 
     settings: `registry_mirrors` and `insecure_registries` are read
-    storage_kind: the result of `storage.choose`; `layer_root` is the `base` of a container's `sandbox.spec.Root`
+    storage_kind: the result of `storage.choose`; userxattr: overlays are to be mounted with that option; opaque: the
+    attribute that marks an opaque directory in them; `layer_root` is the `base` of a container's `sandbox.spec.Root`
     publish: called with each event (kind, action, actor, attributes)
     """
 
@@ -69,7 +71,9 @@ class Catalogue:
         self._publish = publish
         self.content = Content(data_root)
         self.layer_root = os.path.join(data_root, "layers")
-        self.layers = LayerStore(database, self.layer_root, storage_kind == storage.OVERLAY)
+        self.userxattr = storage.marks_of_user(data_root)
+        self.opaque = USER_OPAQUE if self.userxattr else TRUSTED_OPAQUE
+        self.layers = LayerStore(database, self.layer_root, storage_kind == storage.OVERLAY, self.opaque)
         self.changing = locks.Reentrant("images")
         # Ids of images that running builds use, so that no prune removes them; guarded by `changing`.
         self.held: collections.Counter[str] = collections.Counter()

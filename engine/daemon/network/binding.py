@@ -9,6 +9,7 @@ import os
 import socket
 
 from engine.daemon.network.publishing import version_of
+from engine.kernel import outside
 
 _KINDS = {
     "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
@@ -56,7 +57,7 @@ def bound(place: Place) -> socket.socket | None:
 def _bind(protocol: str, address: str, port: int, *, again: bool) -> socket.socket:
     kind, number = _KINDS[protocol]
     family = socket.AF_INET6 if version_of(address) == 6 else socket.AF_INET
-    made = socket.socket(family, kind | socket.SOCK_CLOEXEC, number)
+    made = outside.call(lambda: socket.socket(family, kind | socket.SOCK_CLOEXEC, number))
     try:
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -19,6 +19,7 @@ from engine.daemon.network.record import Endpoint, Network, PortRequest, Publish
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import SystemFailure
+from engine.kernel import outside
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
 from engine.wire import endpoint as sockets
@@ -66,7 +67,9 @@ class Ports:
 
     def __init__(self, settings: Settings, spawner: Spawner, links: Monitors) -> None:
         self._made = settings.exec_root, spawner, links
-        self._rules = {4: settings.iptables, 6: settings.ip6tables}
+        # Rules are for the network that the daemon lives in. If that is not the host's, none leads from the host.
+        self._ruled = outside.is_here()
+        self._rules = {4: settings.iptables and self._ruled, 6: settings.ip6tables and self._ruled}
         self._may_proxy = settings.userland_proxy
         self._proxying: _Proxying | None = None
         self._lock = locks.Lock("ports")
@@ -125,7 +128,7 @@ class Ports:
         pid, pid_start: of the container's process 1; ruled: the versions of IP for which the firewall has rules
         Raises SystemFailure, Unavailable.
         """
-        wanted = publishing.proxied(endpoint, ruled) if endpoint.ports else []
+        wanted = publishing.proxied(endpoint, ruled if self._ruled else ()) if endpoint.ports else []
         if not wanted:
             return
         if not self._may_proxy:  # only ::1 is left out, or what a daemon with other settings has published

@@ -6,7 +6,8 @@ rest:
 
 - what comes to `::1`, because the kernel accepts no answer to that address from a bridge;
 - what comes over IPv6 for a container that has only an IPv4 address, and the other way round;
-- everything of a family for which there are no rules (`--iptables=false`, or a kernel without nf_tables).
+- everything of a family for which there are no rules (`--iptables=false`, or a kernel without nf_tables);
+- everything for a daemon that lives in another network than the host's.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,6 +15,7 @@ from collections.abc import Collection, Mapping
 from engine.daemon.network.drivers import bridge
 from engine.daemon.network.record import Endpoint, Network, PortRequest, Published
 from engine.errors import Unavailable
+from engine.kernel import outside
 
 ANY = {4: "0.0.0.0", 6: "::"}
 LOOPBACK6 = "::1"
@@ -94,7 +96,7 @@ def _impossible(
     if not has:
         reason = f"network {network.name} has no IPv{version}"
     elif not rules[version]:
-        reason = f"the daemon runs with --{option}=false"
+        reason = f"the daemon runs with --{option}=false" if outside.is_here() else "no rule leads there from outside"
     else:
         reason = "the kernel does not forward connections to that address"
     if request.protocol not in PROXIED:

@@ -14,10 +14,12 @@ import os
 import stat
 from collections.abc import Callable
 
+from engine.daemon.tar import noted
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import userns
 from engine.kernel.beneath import open_beneath
 
 log = logging.getLogger(__name__)
@@ -25,8 +27,9 @@ log = logging.getLogger(__name__)
 # Makes one member; takes its header, its open parent directory, its name there and the reader of its contents.
 _Maker = Callable[[tar.Entry, int, str, tar.TarReader], None]
 
-# overlayfs obeys these attributes on any lower layer. An image must mark deleted files by whiteouts only.
-_OVERLAY_ATTRIBUTES = ("trusted.overlay.", "user.overlay.")
+# overlayfs obeys these attributes on any lower layer. An image must mark deleted files by whiteouts only. The engine
+# itself believes the last one.
+_OVERLAY_ATTRIBUTES = ("trusted.overlay.", "user.overlay.", noted.NOTE)
 
 _LARGEST_ID = 0xFFFFFFFE
 _OPEN_DIRECTORIES = 48
@@ -225,9 +228,9 @@ class Extraction:
         """Set owner, extended attributes and mode of a directory that exists; its times are set at the end."""
         fd = os.open(name, _READABLE | os.O_NOFOLLOW, dir_fd=parent)
         try:
-            os.fchown(fd, entry.uid, entry.gid)
+            mode = noted.give(fd, noted.Owner(entry.uid, entry.gid, entry.mode))
             self._set_attributes(entry, fd)
-            os.fchmod(fd, entry.mode)
+            os.fchmod(fd, mode)
         finally:
             os.close(fd)
         self.implied.pop(path, None)
@@ -278,10 +281,10 @@ class Extraction:
                     self._count(len(data))
             else:
                 self._sparse(entry, fd, reader)
-            os.fchown(fd, entry.uid, entry.gid)
+            mode = noted.give(fd, noted.Owner(entry.uid, entry.gid, entry.mode))
             # After chown, which clears the setuid bit and file capabilities.
             self._set_attributes(entry, fd)
-            os.fchmod(fd, entry.mode)
+            os.fchmod(fd, mode)
             mtime = _bounded(entry.mtime_ns)
             os.utime(fd, ns=(mtime, mtime))
         finally:
@@ -339,13 +342,16 @@ class Extraction:
         null = kind == stat.S_IFCHR and (entry.major, entry.minor) == (0, 0)
         if null and self.on_null_device(entry, parent, name):
             return
+        if kind != stat.S_IFIFO and not userns.is_hosts():
+            log.debug("the device %r is left out: a user may make none", entry.name)
+            return
         os.mknod(name, kind | 0o600, os.makedev(entry.major, entry.minor), dir_fd=parent)
         self._attend(entry, parent, name)
         set_mode(parent, name, entry.mode)
 
     def _attend(self, entry: tar.Entry, parent: int, name: str) -> None:
         """Set owner, extended attributes and times by name, for a file that cannot be opened: a link or a device."""
-        os.chown(name, entry.uid, entry.gid, dir_fd=parent, follow_symlinks=False)
+        noted.give_by_name(parent, name, noted.Owner(entry.uid, entry.gid, entry.mode))
         if entry.attributes:
             self._set_attributes(entry, f"/proc/self/fd/{parent}/{name}")
         mtime = _bounded(entry.mtime_ns)
@@ -354,7 +360,7 @@ class Extraction:
     def _set_attributes(self, entry: tar.Entry, target: int | str) -> None:
         for name, value in entry.attributes.items():
             if name.startswith(_OVERLAY_ATTRIBUTES):
-                log.debug("the attribute %s of %r is left out: only overlayfs may set it", name, entry.name)
+                log.debug("the attribute %s of %r is left out: only the engine may set it", name, entry.name)
                 continue
             try:
                 # os.setxattr takes no follow_symlinks with a descriptor.

@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Callable, Container, Iterator
 
+from engine.daemon.tar import noted
 from engine.daemon.tar.reader import BLOCK
 from engine.kernel.beneath import open_beneath
 
@@ -68,11 +69,13 @@ def header(
     name: as in the archive, with a slash at the end for a directory; link: target of a symbolic link or, with `hard`,
     of a hard link; attributes: extended attributes. Times are whole seconds, as docker's are.
     """
-    mode, size, seconds = found.st_mode, found.st_size, int(found.st_mtime)
+    attributes = dict(attributes or {})
+    owner = noted.of(found, attributes)
+    mode, size, seconds = stat.S_IFMT(found.st_mode) | owner.mode, found.st_size, int(found.st_mtime)
     kind = _LINK if hard else _KINDS[stat.S_IFMT(mode)]
     if kind != b"0":
         size = 0
-    uid, gid = found.st_uid, found.st_gid
+    uid, gid = owner.uid, owner.gid
     extended = b""
     if (
         attributes
@@ -83,7 +86,7 @@ def header(
         or gid > _LARGEST_ID
         or not 0 <= seconds <= _LARGEST_SIZE
     ):
-        extended = _extended(name, link, size, uid, gid, seconds, attributes or {})
+        extended = _extended(name, link, size, uid, gid, seconds, attributes)
         uid, gid = min(uid, _LARGEST_ID), min(gid, _LARGEST_ID)
         size, seconds = min(size, _LARGEST_SIZE), min(max(seconds, 0), _LARGEST_SIZE)
     major = minor = 0

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 from engine.errors import SystemFailure
+from engine.kernel import userns
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.cgroups import v1, v2
 from engine.sandbox.cgroups.hierarchy import ROOT, Cgroups, read
@@ -36,11 +37,13 @@ def detect(
         `cgroupfs`; units: called when systemd is to be asked, None where that cannot be; booted: a path, see `BOOTED`
     Raises SystemFailure for a driver that this host cannot have.
     """
-    if os.path.exists(f"{root}/cgroup.controllers"):
+    if not userns.is_hosts() and not _writable(root):
+        found: Cgroups = absent.NoCgroups(root)
+    elif os.path.exists(f"{root}/cgroup.controllers"):
         if units is not None and os.path.isdir(booted) and not os.path.islink(booted):
             controllers = frozenset(read(f"{root}/cgroup.controllers").split())
             return scopes.Scopes(root, controllers, driver or SYSTEMD, units)
-        found: Cgroups = v2.detect(root)
+        found = v2.detect(root)
     else:
         found = v1.detect(root) if os.path.isdir(root) else absent.NoCgroups(root)
         if not found.controllers:
@@ -48,3 +51,11 @@ def detect(
     if driver == SYSTEMD:
         raise SystemFailure("the cgroup driver systemd needs a host that runs systemd with cgroups version 2 alone")
     return found
+
+
+def _writable(root: str) -> bool:
+    """Whether this user may make cgroups in the root of version 2, or in each hierarchy of version 1."""
+    if os.path.exists(f"{root}/cgroup.controllers"):
+        return os.access(root, os.W_OK)
+    hierarchies = v1.detect(root).places if os.path.isdir(root) else ()
+    return bool(hierarchies) and all(os.access(place, os.W_OK) for place in hierarchies)

@@ -62,6 +62,11 @@ class CgroupsV1(Cgroups):
         self.hybrid = os.path.exists(f"{root}/unified/cgroup.controllers")
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """Where the hierarchies are mounted."""
+        return self._hierarchies
+
+    @property
     def guards_devices(self) -> bool:
         """Whether the devices controller is mounted."""
         return "devices" in self._mounts

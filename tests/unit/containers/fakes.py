@@ -54,6 +54,7 @@ class FakeImages:
     def __init__(self, **images: FakeImage) -> None:
         busybox = FakeImage()
         self.changing = threading.RLock()
+        self.userxattr = False
         self.by_name = {"busybox": busybox, "busybox:latest": busybox, BUSYBOX: busybox, **images}
 
     def find(self, reference: str, platform: str | None = None) -> FakeImage:

@@ -7,7 +7,7 @@ import pytest
 
 from engine.commandline import parse
 from engine.dataclass import fields
-from engine.errors import Invalid, Unavailable
+from engine.errors import Invalid
 from engine.settings import every
 
 ROOT = Path(__file__).parents[3]
@@ -52,10 +52,18 @@ def test_a_users_daemon_listens_in_the_users_runtime_directory(tmp_path):
     assert made(tmp_path, uid=7).hosts == ("unix:///run/user/7/engine.sock",)
 
 
-def test_a_users_daemon_is_refused_and_roots_is_not():
-    every.refuse_rootless(0)
-    with pytest.raises(Unavailable, match="rootless"):
-        every.refuse_rootless(1000)
+def test_a_users_daemon_has_its_places_below_the_users_directories(tmp_path):
+    chosen = made(tmp_path, uid=7, environ={"XDG_RUNTIME_DIR": "/x", "HOME": "/h"})
+    assert (chosen.data_root, chosen.exec_root) == ("/h/.local/share/engine", "/x/engine")
+    assert chosen.pidfile == "/x/engine.pid"
+    chosen = made(tmp_path, uid=7, environ={"XDG_RUNTIME_DIR": "/x", "HOME": "/h", "XDG_DATA_HOME": "/d"})
+    assert chosen.data_root == "/d/engine"
+
+
+def test_what_is_said_comes_before_the_users_places(tmp_path):
+    environ = {"XDG_RUNTIME_DIR": "/x", "HOME": "/h"}
+    assert made(tmp_path, ["--exec-root", "/e"], {"data-root": "/f"}, 7, environ).data_root == "/f"
+    assert made(tmp_path, ["--exec-root", "/e"], {"data-root": "/f"}, 7, environ).exec_root == "/e"
 
 
 def test_the_file_gives_every_key_of_the_table(tmp_path):
@@ -164,11 +172,14 @@ def test_a_wrong_file_is_refused_and_named(tmp_path, document, text):
     assert text in found
 
 
-def test_a_missing_file_matters_only_when_it_was_asked_for(tmp_path, monkeypatch):
+def test_a_missing_file_matters_only_when_it_was_asked_for(tmp_path):
     text = refusal(every.from_arguments, ["--config-file", str(tmp_path / "nope")], {}, 0)
     assert text.endswith("No such file or directory")
-    monkeypatch.setattr(every, "CONFIG_FILE", str(tmp_path / "nope"))
-    assert every.from_arguments([], {}, 0).debug is False
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert every.from_arguments([], environ, 7).debug is False
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "daemon.json").write_text('{"debug": true}')
+    assert every.from_arguments([], environ, 7).debug is True
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.images.layers import merged
-from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
+from engine.daemon.images.layers.whiteouts import OPAQUE, WHITEOUT
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContentParts
 from engine.daemon.tar.writer import open_file
@@ -83,10 +83,10 @@ def compare(engine: ContentParts, container: Container, use: Callable[[int, Iter
         return use(-1, iter(()))  # it has never run
     try:
         if engine.storage == "overlayfs":
-            return _use(use, top, _image(engine, container), overlay=True)
+            return _use(use, top, _image(engine, container), overlay=engine.images.opaque)
         base = engine.images.layer_root
         layers = [os.open(os.path.join(base, layer), _DIRECTORY) for layer in reversed(container.layers)]
-        return _use(use, top, _Layers(layers), overlay=False)
+        return _use(use, top, _Layers(layers), overlay="")
     finally:
         os.close(top)
         _check_there(container)
@@ -98,18 +98,19 @@ def between(below: int, top: int, use: Callable[[int, Iterator[Change]], T]) -> 
     below, top: descriptors of the roots of the tree as it was, and as it is
     """
     lower = _Plain(os.open(".", _DIRECTORY, dir_fd=below))
-    with contextlib.closing(_walk(os.open(".", _DIRECTORY, dir_fd=top), lower, False, True, frozenset())) as found:
+    with contextlib.closing(_walk(os.open(".", _DIRECTORY, dir_fd=top), lower, "", True, frozenset())) as found:
         return use(top, found)
 
 
-def above(below: int | None, upper: int, use: Callable[[int, Iterator[Change]], T]) -> T:
+def above(below: int | None, upper: int, opaque: str, use: Callable[[int, Iterator[Change]], T]) -> T:
     """Return `use(upper, changes)` for what an overlay's upper directory has made of a tree. Raises SystemFailure.
 
     below: descriptor of the root of the tree, None for an empty one, over which nothing was mounted
+    opaque: the attribute of the overlay's opaque directories
     """
     lower = _Plain(os.open(".", _DIRECTORY, dir_fd=below)) if below is not None else None
     top = os.open(".", _DIRECTORY, dir_fd=upper)
-    with contextlib.closing(_walk(top, lower, lower is not None, False, frozenset())) as found:
+    with contextlib.closing(_walk(top, lower, "" if lower is None else opaque, False, frozenset())) as found:
         return use(upper, found)
 
 
@@ -119,7 +120,7 @@ def _check_there(container: Container) -> None:
         raise NotFound(f"No such container: {container.id}")
 
 
-def _use(use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | None", overlay: bool) -> T:
+def _use(use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | None", overlay: str) -> T:
     with contextlib.closing(_walk(os.dup(top), lower, overlay, not overlay)) as found:
         return use(top, found)
 
@@ -249,13 +250,14 @@ class _Level:
 
 
 def _walk(
-    upper: int, lower: _Lower | None, overlay: bool, whole: bool, own: frozenset[str] = _ENGINES_OWN
+    upper: int, lower: _Lower | None, overlay: str, whole: bool, own: frozenset[str] = _ENGINES_OWN
 ) -> Generator[Change, None, None]:
     """The changes below a directory, whose descriptor and whose side of the image are closed at the end.
 
     This is one loop over a list of levels, not a generator within a generator: each generator takes a part of the
     thread's stack, and a program in the container decides how deep its directories go.
-    overlay: whiteouts and opaque directories are obeyed; whole: as in `_Level`
+    overlay: whiteouts are obeyed, and directories with this attribute are opaque; empty for neither
+    whole: as in `_Level`
     own: paths that are no change while they are bare
     """
     levels = [_Level(upper, lower, "", whole, False)]
@@ -301,7 +303,7 @@ def _kind(
     shown: str,
     before: os.stat_result | None,
     found: os.stat_result,
-    overlay: bool,
+    overlay: str,
     own: frozenset[str],
 ) -> int | None:
     """The kind of change of a path that exists; None where it has not changed."""
@@ -310,7 +312,7 @@ def _kind(
     if _differ(before, found) or (
         stat.S_ISREG(found.st_mode)
         and _file_differs(
-            level.lower.place(name), level.upper, name, _looks_doubtful(before, found, overlay or not own)
+            level.lower.place(name), level.upper, name, _looks_doubtful(before, found, bool(overlay) or not own)
         )
     ):
         return MODIFIED
@@ -318,7 +320,7 @@ def _kind(
 
 
 def _entered(
-    level: _Level, name: str, shown: str, before: os.stat_result | None, overlay: bool, untold: bool
+    level: _Level, name: str, shown: str, before: os.stat_result | None, overlay: str, untold: bool
 ) -> _Level | None:
     """The level for the directory of that name; None when the directory does not exist any more."""
     try:
@@ -331,7 +333,7 @@ def _entered(
     try:
         if level.lower is not None and before is not None and stat.S_ISDIR(before.st_mode):
             inner.lower = level.lower.enter(name)
-        inner.whole = level.whole or (overlay and _is_opaque(fd))
+        inner.whole = level.whole or bool(overlay and _is_opaque(fd, overlay))
     except BaseException:
         inner.close()
         raise
@@ -349,9 +351,9 @@ def _is_whiteout(found: os.stat_result) -> bool:
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
 
 
-def _is_opaque(fd: int) -> bool:
+def _is_opaque(fd: int, attribute: str) -> bool:
     try:
-        return os.getxattr(fd, OPAQUE_ATTRIBUTE) == b"y"
+        return os.getxattr(fd, attribute) == b"y"
     except OSError as error:
         if error.errno in (errno.ENODATA, errno.ENOTSUP):
             return False

@@ -198,7 +198,15 @@ def _write_stopped(engine: MountParts, container: Container, mounted: bool, work
     overlay = engine.storage == "overlayfs"
     _own_namespace()
     layers = container.layers if overlay else ()
-    root = mounts.mount_root(Root(engine.images.layer_root, layers, where.upper, where.work if overlay else ""))
+    root = mounts.mount_root(
+        Root(
+            engine.images.layer_root,
+            layers,
+            where.upper,
+            where.work if overlay else "",
+            userxattr=engine.images.userxattr,
+        )
+    )
     try:
         return _with_mounts(engine, container, where, root, mounted, work)
     finally:
@@ -309,7 +317,7 @@ def _mount_scratch(engine: MountParts, scratch: str, layers: tuple[str, ...]) ->
         os.chmod(upper, stat.S_IMODE(found.st_mode))
         os.utime(upper, ns=(found.st_atime_ns, found.st_mtime_ns))
     try:
-        return mounts.mount_root(Root(base, layers, upper, work))
+        return mounts.mount_root(Root(base, layers, upper, work, userxattr=engine.images.userxattr))
     except SystemFailure as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOENT:
             raise NotFound("the container's files are gone: it has been removed meanwhile") from error

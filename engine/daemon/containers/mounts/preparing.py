@@ -198,7 +198,7 @@ def _of_image(engine: MountParts, container: Container, point: MountPoint) -> Mo
         "image",
         root,
         point["Destination"],
-        ("rro",),
+        ("rro", "userxattr") if engine.images.userxattr else ("rro",),
         ":".join(spec["Layers"]),
         subpath=spec.get("Subpath", ""),
         asked=True,

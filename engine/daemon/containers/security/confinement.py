@@ -11,6 +11,7 @@ import os
 import threading
 
 from engine.errors import SystemFailure
+from engine.kernel import userns
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +68,8 @@ _ours = threading.Event()  # this daemon has loaded the profile, whose text may 
 
 
 def kernel_has() -> bool:
-    """Whether AppArmor is on in this kernel."""
-    return _read(_ENABLED).startswith("Y") and os.path.exists(_LOADED)
+    """Whether AppArmor is on in this kernel, for who may load a profile: not for root of a user namespace."""
+    return userns.is_hosts() and _read(_ENABLED).startswith("Y") and os.path.exists(_LOADED)
 
 
 def confines() -> bool:

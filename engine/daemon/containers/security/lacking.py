@@ -13,6 +13,7 @@ from engine.daemon.containers.security import walls
 from engine.daemon.containers.shapes import HostConfig
 from engine.dataclass import replace
 from engine.errors import SystemFailure
+from engine.kernel import userns
 from engine.sandbox import capabilities
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.sandbox.spec import Mount, Sandbox
@@ -27,6 +28,13 @@ _WITHOUT = "no cgroups are mounted on this host"
 _OWN = "/proc/self/ns/cgroup"
 
 
+def _guarded(cgroups: Cgroups) -> bool:
+    """Whether a container is kept from devices that it was not given. In a user namespace the kernel itself does so:
+    nobody there can make a device node, or open one of a file system that was mounted there.
+    """
+    return cgroups.guards_devices or not userns.is_hosts()
+
+
 def check(cgroups: Cgroups, host_config: HostConfig) -> None:
     """Raise SystemFailure for a container that could not be confined here."""
     if not cgroups.holds_processes and host_config["PidMode"]:
@@ -34,7 +42,7 @@ def check(cgroups: Cgroups, host_config: HostConfig) -> None:
             f"{_WITHOUT}: without them, the processes of a container that has no PID namespace of its own"
             " could not all be ended"
         )
-    if cgroups.guards_devices or host_config["Privileged"]:
+    if _guarded(cgroups) or host_config["Privileged"]:
         return
     asked = capabilities.effective(host_config["CapAdd"], ["ALL", *(host_config["CapDrop"] or ())])
     for name in _REACH_DEVICES:
@@ -50,7 +58,7 @@ def check(cgroups: Cgroups, host_config: HostConfig) -> None:
 
 def check_exec(cgroups: Cgroups, host_config: HostConfig) -> None:
     """Raise SystemFailure for a privileged exec in a container that is not privileged."""
-    if not cgroups.guards_devices and not host_config["Privileged"]:
+    if not _guarded(cgroups) and not host_config["Privileged"]:
         raise SystemFailure(f"{_UNGUARDED}: a privileged exec could use every device of the host")
 
 
@@ -64,7 +72,7 @@ def discard(cgroups: Cgroups, host_config: HostConfig) -> list[str]:
 
 def rights(cgroups: Cgroups, host_config: HostConfig, names: tuple[str, ...]) -> tuple[str, ...]:
     """The capabilities of a container that was to have these."""
-    if MAKES_NODES not in names or host_config["Privileged"] or cgroups.guards_devices:
+    if MAKES_NODES not in names or host_config["Privileged"] or _guarded(cgroups):
         return names
     return tuple(name for name in names if name != MAKES_NODES)
 
@@ -76,7 +84,7 @@ def confined(cgroups: Cgroups, host_config: HostConfig, sandbox: Sandbox) -> San
         own = (name for name in sandbox.namespaces if name != "cgroup" or os.path.exists(_OWN))
         shown = (mount for mount in sandbox.mounts if mount.kind != "cgroup")
         sandbox = replace(sandbox, namespaces=tuple(own), mounts=tuple(shown))
-    if cgroups.guards_devices or host_config["Privileged"]:
+    if _guarded(cgroups) or host_config["Privileged"]:
         return sandbox
     root, mounts = replace(sandbox.root, nodev=True), tuple(_without_nodes(mount) for mount in sandbox.mounts)
     return replace(sandbox, root=root, mounts=mounts)

@@ -168,7 +168,9 @@ def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Roo
     readonly = container.host_config["ReadonlyRootfs"]
     _, label = _labels_of(container)
     if engine.storage == "overlayfs":
-        return Root(base, container.layers, where.upper, where.work, readonly, label=label)
+        return Root(
+            base, container.layers, where.upper, where.work, readonly, label=label, userxattr=engine.images.userxattr
+        )
     return Root(base, (), where.upper, "", readonly, label=label)
 
 

@@ -18,6 +18,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel import userns
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls
 from engine.sandbox.spec import Device, Mount
@@ -225,7 +226,7 @@ def devices_of(host_config: HostConfig) -> tuple[tuple[Device, ...], tuple[str, 
     if not privileged and not asked:
         return mounts.DEFAULT_DEVICES, rules
     nodes = {device.path: device for device in mounts.DEFAULT_DEVICES}
-    if privileged:
+    if privileged and userns.is_hosts():  # else it gets no more devices than others, as with docker
         nodes |= {device.path: device for device in _walk("/dev") if device.path not in nodes}
     allowed = []
     for mapping in asked or ():
@@ -247,7 +248,7 @@ def _mapped(on_host: str, inside: str) -> list[Device]:
     except OSError as error:
         problem = (error.strerror or "").lower()
     else:
-        device = _device(absolute(inside), found)
+        device = _device(absolute(inside), found, os.path.realpath(on_host))
         if device is not None:
             return [device]
         if stat.S_ISDIR(found.st_mode):
@@ -276,13 +277,15 @@ def _walk(top: str, *, skipping: bool = True) -> list[Device]:
     return found
 
 
-def _device(path: str, found: os.stat_result) -> Device | None:
+def _device(path: str, found: os.stat_result, source: str = "") -> Device | None:
+    """The device with this status on the host, where its path is `source` (empty: the same); None for another file."""
     kind = _KINDS.get(stat.S_IFMT(found.st_mode))
     if kind is None:
         return None
     major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
-    return Device(path, kind, major, minor, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+    return Device(path, kind, major, minor, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, source)
 
 
 def _moved(device: Device, path: str) -> Device:
-    return Device(path, device.kind, device.major, device.minor, device.mode, device.uid, device.gid)
+    source = device.source or device.path
+    return Device(path, device.kind, device.major, device.minor, device.mode, device.uid, device.gid, source)

@@ -99,9 +99,11 @@ def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], Resul
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         os.chdir(layer_root)
-        lowest_last = ":".join(layers[::-1])
+        options = f"lowerdir={':'.join(layers[::-1])}"
+        if storage.marks_of_user(os.path.dirname(layer_root)):
+            options += f",{storage.USERXATTR}"
         if layers:
-            syscalls.mount("overlay", layer_root, "overlay", syscalls.MS_RDONLY, f"lowerdir={lowest_last}")
+            syscalls.mount("overlay", layer_root, "overlay", syscalls.MS_RDONLY, options)
         else:
             syscalls.mount("tmpfs", layer_root, "tmpfs", syscalls.MS_RDONLY, "mode=755")
     except OSError as error:

@@ -12,11 +12,14 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from engine.daemon.images.layers.whiteouts import OPAQUE, WHITEOUT
+from engine.daemon.images.layers.whiteouts import OPAQUE, TRUSTED_OPAQUE, USER_OPAQUE, WHITEOUT
 from engine.daemon.tar.trees import remove_tree
-from engine.kernel import modprobe, syscalls, wholefile
+from engine.kernel import modprobe, syscalls, userns, wholefile
 
 OVERLAY, COPY = "overlayfs", "copy"
+USERXATTR = "userxattr"
+"""The option of an overlay whose marks are attributes that users may set (Linux 5.11)."""
+_OVERLAY_OF_USER = f"{OVERLAY} {USERXATTR}"
 
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 8 * 1024 * 1024
@@ -27,20 +30,31 @@ _DEEPEST = 200
 def choose(data_root: str) -> str:
     """`overlayfs` where an overlay mount of directories of data_root works, else `copy`; tried once for a data root.
 
-    Layers are unpacked differently for the two kinds, so the result is kept in a file beside them. Raises OSError.
+    Layers are unpacked differently for the two kinds, so the result is kept in a file beside them. So is whether their
+    marks are those of a user namespace: root's daemon obeys these too, if it is given the data root. Raises OSError.
     """
     modprobe.stand_in(modprobe.OVERLAY)
     path = os.path.join(data_root, "storage")
+    known = _kept(path)
+    if known not in (OVERLAY, _OVERLAY_OF_USER, COPY):
+        known = _found(data_root)
+        wholefile.write(path, known + "\n")
+    if known == OVERLAY and not userns.is_hosts():
+        raise OSError(errno.EPERM, "root's daemon has made it: only that daemon can mount its layers")
+    return OVERLAY if known == _OVERLAY_OF_USER else known
+
+
+def marks_of_user(data_root: str) -> bool:
+    """Whether the overlays of this data root are to be mounted with `userxattr`; after `choose`. Raises OSError."""
+    return _kept(os.path.join(data_root, "storage")) == _OVERLAY_OF_USER
+
+
+def _kept(path: str) -> str:
     try:
         with open(path) as file:
-            known = file.read().strip()
+            return file.read().strip()
     except FileNotFoundError:
-        known = ""
-    if known in (OVERLAY, COPY):
-        return known
-    kind = _found(data_root)
-    wholefile.write(path, kind + "\n")
-    return kind
+        return ""
 
 
 def _found(data_root: str) -> str:
@@ -59,15 +73,16 @@ def _found(data_root: str) -> str:
         above = os.open(tmp, _READABLE)
         remove_tree(above, probe)
         os.close(above)
-    return OVERLAY
+    return OVERLAY if userns.is_hosts() else _OVERLAY_OF_USER
 
 
 def try_overlay(probe: str) -> None:
-    """Raise OSError unless whiteouts and trusted.* attributes work, and an overlay can delete and make entries."""
+    """Raise OSError unless whiteouts and overlays' attributes work, and an overlay can delete and make entries."""
     lower, upper, work = (os.path.join(probe, name) for name in ("lower", "upper", "work"))
     os.mknod(os.path.join(lower, "node"), stat.S_IFCHR, os.makedev(0, 0))
-    os.setxattr(lower, "trusted.overlay.opaque", b"y")
-    os.removexattr(lower, "trusted.overlay.opaque")
+    mark = TRUSTED_OPAQUE if userns.is_hosts() else USER_OPAQUE
+    os.setxattr(lower, mark, b"y")
+    os.removexattr(lower, mark)
     os.mkdir(os.path.join(lower, "directory"))
     with _overlay(lower, upper, work) as top:
         if "node" in os.listdir(top):
@@ -85,6 +100,8 @@ def _overlay(lower: str, upper: str, work: str) -> Iterator[int]:
     try:
         for key, value in (("lowerdir", lower), ("upperdir", upper), ("workdir", work)):
             syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, key, value)
+        if not userns.is_hosts():
+            syscalls.fsconfig(context, syscalls.FSCONFIG_SET_FLAG, USERXATTR)
         syscalls.fsconfig(context, syscalls.FSCONFIG_CMD_CREATE)
         mount = syscalls.fsmount(context, 0)
     finally:

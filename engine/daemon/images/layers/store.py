@@ -82,11 +82,15 @@ class Hashing(io.RawIOBase):
 
 
 class LayerStore:
-    """The layers in the directories below `root`. overlay: the storage is overlayfs, as for `layers.unpack.unpack`"""
+    """The layers in the directories below `root`.
 
-    def __init__(self, database: Database, root: str, overlay: bool):
+    overlay, opaque: of the storage, as for `layers.unpack.unpack`
+    """
+
+    def __init__(self, database: Database, root: str, overlay: bool, opaque: str):
         self._database = database
         self._overlay = overlay
+        self._opaque = opaque
         self._lock = locks.Lock("layers")
         self._pins: collections.Counter[int] = collections.Counter()
         self._busy: dict[str, threading.Event] = {}
@@ -156,7 +160,7 @@ class LayerStore:
         fd = os.open(path, _DIRECTORY)
         try:
             os.fchmod(fd, _ROOT_MODE)
-            unpacked = layers.unpack(stream, fd, self._overlay)
+            unpacked = layers.unpack(stream, fd, self._overlay, self._opaque)
             # The rest is read because the digest is of the whole stream, not only of what the tar reader needed.
             trailing = 0
             while data := stream.read1(_BUFFER):

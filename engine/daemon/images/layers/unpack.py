@@ -8,7 +8,7 @@ import contextlib
 import os
 import stat
 
-from engine.daemon.images.layers.whiteouts import OPAQUE, OPAQUE_ATTRIBUTE, WHITEOUT
+from engine.daemon.images.layers.whiteouts import OPAQUE, TRUSTED_OPAQUE, WHITEOUT
 from engine.daemon.streams import Source
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.extract import CREATE, DIRECTORY, Extraction, failure
@@ -31,14 +31,14 @@ class Unpacked:
     implied: tuple[str, ...]
 
 
-def unpack(stream: Source, root_fd: int, overlay: bool) -> Unpacked:
+def unpack(stream: Source, root_fd: int, overlay: bool, opaque: str = TRUSTED_OPAQUE) -> Unpacked:
     """Unpack the uncompressed tar `stream` into the empty directory `root_fd`; reads no further than the tar's end.
 
     overlay: write whiteouts in the form of the kernel's overlayfs; else they stay files named `.wh.NAME`, for
-        `storage.copy_layers`.
+        `storage.copy_layers`. opaque: the attribute that overlays of this store obey
     Raises Invalid for an error in the layer, SystemFailure for a failure of the host.
     """
-    with contextlib.closing(_Unpacking(root_fd, overlay)) as work:
+    with contextlib.closing(_Unpacking(root_fd, overlay, opaque)) as work:
         reader = tar.TarReader(stream)
         for entry in reader:
             try:
@@ -52,9 +52,10 @@ def unpack(stream: Source, root_fd: int, overlay: bool) -> Unpacked:
 class _Unpacking(Extraction):
     """An extraction that handles whiteouts."""
 
-    def __init__(self, root_fd: int, overlay: bool):
+    def __init__(self, root_fd: int, overlay: bool, opaque: str):
         super().__init__(root_fd)
         self._overlay = overlay
+        self._opaque = opaque
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
         """Make one member, or apply it if it is a whiteout. Raises Invalid, OSError."""
@@ -86,7 +87,7 @@ class _Unpacking(Extraction):
     def _whiteout(self, parent: int, name: str) -> None:
         if name == OPAQUE:
             if self._overlay:
-                _set_opaque(parent)
+                self._set_opaque(parent)
             else:
                 self._empty_file(parent, OPAQUE)
             return
@@ -109,18 +110,17 @@ class _Unpacking(Extraction):
         with contextlib.suppress(FileExistsError):  # the layer has the same whiteout twice
             os.close(os.open(name, CREATE, 0o600, dir_fd=parent))
 
+    def _set_opaque(self, fd: int) -> None:
+        # Through /proc, because fsetxattr(2) refuses an O_PATH descriptor.
+        os.setxattr(f"/proc/self/fd/{fd}", self._opaque, b"y")
+
     def _make_opaque(self, parent: int, name: str) -> None:
         fd = os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
         try:
-            _set_opaque(fd)
+            self._set_opaque(fd)
         finally:
             os.close(fd)
 
 
 def _is_whiteout(found: os.stat_result) -> bool:
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
-
-
-def _set_opaque(fd: int) -> None:
-    # Through /proc, because fsetxattr(2) refuses an O_PATH descriptor.
-    os.setxattr(f"/proc/self/fd/{fd}", OPAQUE_ATTRIBUTE, b"y")

@@ -6,4 +6,6 @@ Formats: OCI image-spec, layer.md; the kernel's Documentation/filesystems/overla
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
-OPAQUE_ATTRIBUTE = "trusted.overlay.opaque"
+TRUSTED_OPAQUE = "trusted.overlay.opaque"
+USER_OPAQUE = "user.overlay.opaque"
+"""The same for overlays that are mounted with `userxattr`, as those of a user namespace are."""

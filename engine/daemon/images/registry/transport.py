@@ -5,6 +5,7 @@ registries' protocol, follows no redirect and adds no credentials of a registry.
 """
 
 import errno
+import functools
 import http.client
 import logging
 import os
@@ -20,6 +21,7 @@ from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.proxies import Proxy, proxy_for
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import outside
 from engine.literals import quoted
 
 log = logging.getLogger(__name__)
@@ -100,7 +102,7 @@ def _addresses(host: str, resolve: bool) -> list[str]:
     """The addresses of a host: itself if it is an address; a name is looked up only with `resolve`."""
     flags = 0 if resolve else socket.AI_NUMERICHOST
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
+        found = outside.call(lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags))
     except (OSError, UnicodeError):  # UnicodeError: IDNA does not take the name, so no host has it
         return []
     return [str(address[4][0]).partition("%")[0] for address in found]
@@ -335,13 +337,13 @@ def _shut(connection: socket.socket) -> None:
 def _dial(host: str, port: int) -> socket.socket:
     """A connection to the first address of `host` that accepts one. Raises the ConnectFailure of the first address."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = outside.call(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except (OSError, UnicodeError) as error:  # UnicodeError: IDNA does not take the name, so no host has it
         raise ConnectFailure(f"dial tcp: lookup {host}: no such host") from error
     first: ConnectFailure | None = None
     for family, kind, protocol, _, address in found:
         shown = f"[{address[0]}]:{port}" if family == socket.AF_INET6 else f"{address[0]}:{port}"
-        connection = socket.socket(family, kind, protocol)
+        connection = outside.call(functools.partial(socket.socket, family, kind, protocol))
         try:
             connection.settimeout(_CONNECT_SECONDS)
             connection.connect(address)

@@ -96,7 +96,9 @@ def test_devices_are_nodes_and_rules(tmp_path: Path) -> None:
     ]
     nodes, rules = walls.devices_of(whole(Devices=asked, DeviceCgroupRules=["c 9:* r"]))
     mode = os.stat("/dev/zero").st_mode & 0o7777
-    assert Device("/dev/b", "c", 1, 5, mode) in nodes and len(nodes) == len(mounts.DEFAULT_DEVICES) + 1
+    assert (
+        Device("/dev/b", "c", 1, 5, mode, source="/dev/zero") in nodes and len(nodes) == len(mounts.DEFAULT_DEVICES) + 1
+    )
     assert rules == ("c 1:5 rw", "c 9:* r")
 
 

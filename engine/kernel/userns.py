@@ -1,0 +1,40 @@
+"""Says how much of the host this process's user namespace is: all of it, many of its ids, or one (user_namespaces(7)).
+
+Read from the kernel's own files, so that it is right for a daemon of a user's own as well as for one that root starts
+inside a container of another engine. In such a namespace root may make no device node, may not raise a hard limit, and
+may mount only what the kernel lets users mount. A process moves into its namespace before it asks.
+"""
+
+import functools
+
+_ALL = 0xFFFFFFFF
+_MAPS = ("/proc/self/uid_map", "/proc/self/gid_map")
+
+
+@functools.cache
+def is_hosts() -> bool:
+    """Whether root here is root of the host."""
+    return ids() == _ALL
+
+
+@functools.cache
+def ids() -> int:
+    """How many users, or groups where these are fewer, this process can name; 1 where only its own is mapped."""
+    return min(map(_mapped, _MAPS))
+
+
+def _mapped(path: str) -> int:
+    try:
+        with open(path) as file:
+            return sum(int(line.split()[2]) for line in file)
+    except FileNotFoundError:  # a kernel without user namespaces
+        return _ALL
+
+
+def may_set_groups() -> bool:
+    """Whether setgroups(2) is allowed: not where a user has mapped only the own group."""
+    try:
+        with open("/proc/self/setgroups") as file:
+            return file.read().strip() != "deny"
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,45 @@
+"""Moves the process that is to be a user's daemon to where the user is root, before anything else of a daemon is made.
+
+Runs in the first process, while it has one thread. It enters the user namespace, and a mount namespace in which the
+program can be sealed. Its home, the mount and network namespaces of the containers, it only opens: `boot` forks the
+spawner there, leaves one thread in the host's network, and moves then.
+"""
+
+import os
+import sys
+
+from engine.kernel import syscalls, userns
+from engine.rootless import home, subordinate
+from engine.settings import every, whose
+
+
+def needed() -> bool:
+    """Whether this process has yet to move: it is neither root of the host nor root where it is."""
+    if os.geteuid():
+        return True
+    if userns.is_hosts():
+        os.environ.pop(whose.OWNER, None)  # root's own daemon is nobody else's
+    return False
+
+
+def enter(words: list[str]) -> None:
+    """Move. words: the daemon's command line; the program is to be started anew by who calls.
+
+    Raises Unavailable where the user may not have such namespaces, Invalid for a command line that is wrong,
+    SystemFailure.
+    """
+    uid = os.geteuid()
+    whose.check(uid, os.environ)
+    exec_root = every.from_arguments(words).exec_root
+    found = home.find(exec_root)
+    if "user" in found:
+        syscalls.setns(found["user"], syscalls.CLONE_NEWUSER)
+        os.close(found.pop("user"))
+    elif problem := subordinate.enter():
+        print(f"engine daemon: only one user id is mapped for containers: {problem}", file=sys.stderr)
+    os.environ[whose.OWNER] = str(uid)
+    where = home.Home(**found) if found else home.make()
+    home.record(exec_root, where)
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    home.follow_host()
+    where.hand_on()

@@ -1,0 +1,78 @@
+"""Says where each user's daemon has its socket, its roots and its configuration file by default.
+
+Pure: from a user's number and environment to paths. Root's places are the host's own. Another user's are below the
+directories of the XDG Base Directory Specification: what lasts below the home directory, and what ends with the session
+below XDG_RUNTIME_DIR. The client looks for the daemon's socket by the same rules.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+
+from engine.dataclass import dataclass
+from engine.errors import Unavailable
+
+OWNER = "ENGINE_OWNER"
+"""The variable by which a daemon in a user namespace, where it is root, knows the user's number on the host."""
+HOME = "ENGINE_HOME"
+"""The variable by which it knows the namespaces that it is to live in, see `rootless.home`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The paths of one user's daemon. runtime: the directory of all that ends with the session; it must exist."""
+
+    runtime: str
+    data_root: str
+    exec_root: str
+    pidfile: str
+    config_file: str
+
+    @property
+    def socket(self) -> str:
+        """The daemon's socket."""
+        return f"{self.runtime}/engine.sock"
+
+
+ROOTS = Places("/run", "/var/lib/engine", "/run/engine", "/run/engine.pid", "/etc/engine/daemon.json")
+"""The places of the host's own daemon."""
+
+
+def owner(environ: Mapping[str, str], uid: int) -> int:
+    """The number, on the host, of the user whose daemon this process is or asks for; `uid`: its own number here."""
+    told = environ.get(OWNER, "")
+    return int(told) if uid == 0 and told.isascii() and told.isdecimal() else uid
+
+
+def of(uid: int, environ: Mapping[str, str]) -> Places:
+    """The places of a user. Without XDG_RUNTIME_DIR `runtime` is the one that systemd-logind makes for the user."""
+    if uid == 0:
+        return ROOTS
+    runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
+    home = environ.get("HOME") or "/"
+    data = environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
+    config = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return Places(
+        runtime, f"{data}/engine", f"{runtime}/engine", f"{runtime}/engine.pid", f"{config}/engine/daemon.json"
+    )
+
+
+def check(uid: int, environ: Mapping[str, str]) -> None:
+    """Raise Unavailable for a user's daemon that has no place for its sockets."""
+    if uid and not environ.get("XDG_RUNTIME_DIR"):
+        raise Unavailable(
+            "XDG_RUNTIME_DIR is not set: a user's daemon has its sockets there. A login by systemd-logind sets it;"
+            " without one, set it to a directory of mode 0700 that is the user's own and is emptied at each boot"
+        )
+
+
+def default_host(uid: int, environ: Mapping[str, str]) -> str:
+    """The address at which this user's daemon listens by default."""
+    return f"unix://{of(uid, environ).socket}"
+
+
+def socket_of_client(uid: int, environ: Mapping[str, str], exists: Callable[[str], bool] = os.path.exists) -> str:
+    """The socket that this user's client connects to by default: the user's own, else the host's where only that one is
+    there.
+    """
+    own = of(uid, environ).socket
+    return ROOTS.socket if not exists(own) and exists(ROOTS.socket) else own

@@ -1,0 +1,41 @@
+"""Where each user's daemon has its socket, its roots and its configuration file."""
+
+import pytest
+
+from engine.errors import Unavailable
+from engine.settings import whose
+
+
+def test_a_user_without_a_runtime_directory_is_told_what_to_set():
+    whose.check(0, {})
+    whose.check(7, {"XDG_RUNTIME_DIR": "/x"})
+    with pytest.raises(Unavailable, match=r"XDG_RUNTIME_DIR is not set.*systemd-logind"):
+        whose.check(7, {"HOME": "/h"})
+
+
+def test_the_paths_of_a_user_follow_the_base_directories():
+    found = whose.of(7, {"XDG_RUNTIME_DIR": "/x", "HOME": "/h", "XDG_CONFIG_HOME": "/c"})
+    assert found.socket == "/x/engine.sock"
+    assert found.config_file == "/c/engine/daemon.json"
+    assert whose.of(7, {"XDG_RUNTIME_DIR": "/x", "HOME": "/h"}).config_file == "/h/.config/engine/daemon.json"
+    assert whose.of(0, {"XDG_RUNTIME_DIR": "/x", "HOME": "/h"}) == whose.ROOTS
+
+
+@pytest.mark.parametrize(
+    ("there", "path"),
+    [
+        ({"/x/engine.sock", "/run/engine.sock"}, "/x/engine.sock"),
+        ({"/x/engine.sock"}, "/x/engine.sock"),
+        ({"/run/engine.sock"}, "/run/engine.sock"),
+        (set(), "/x/engine.sock"),
+    ],
+)
+def test_a_client_finds_the_users_socket_before_the_hosts(there, path):
+    assert whose.socket_of_client(7, {"XDG_RUNTIME_DIR": "/x"}, there.__contains__) == path
+
+
+@pytest.mark.parametrize(
+    ("told", "uid", "owner"), [("7", 0, 7), ("7", 5, 5), ("", 0, 0), ("-1", 0, 0), ("x", 0, 0), ("\u0667", 0, 0)]
+)
+def test_only_root_of_a_user_namespace_is_somebody_elses(told, uid, owner):
+    assert whose.owner({whose.OWNER: told}, uid) == owner
