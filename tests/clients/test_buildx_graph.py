@@ -180,3 +180,25 @@ def test_a_command_for_another_architecture_is_refused_in_words(buildx: Building
     output = told(buildx("build", "."), 1)
     assert "RUN for linux/s390x is not possible on this host" in output and "binfmt_misc as qemu-s390x" in output
     assert re.search(r"^   3 \| >>> RUN", output, re.MULTILINE), output
+
+
+def test_several_platforms_are_built_at_once_into_one_image(buildx: Building, docker: Client, tag: str) -> None:
+    """What does not depend on the platform is made once; the steps of each are named by it."""
+    (buildx.place / "Dockerfile").write_text(
+        f"FROM busybox AS tool\nENV of={uuid.uuid4().hex}\nRUN echo made once; date > /shared\n"
+        "FROM scratch\nARG TARGETARCH\nENV ARCH=$TARGETARCH\nCOPY --from=tool /shared /shared\nCOPY $TARGETARCH /arch\n"
+    )
+    for name in ("amd64", "arm64"):
+        (buildx.place / name).write_text(name)
+    platforms = "linux/amd64,linux/arm64"
+    words = "--platform", platforms, "--provenance=false", "-t", tag
+    lines = (buildx.place / "Dockerfile").read_text().replace("FROM busybox", "FROM --platform=$BUILDPLATFORM busybox")
+    (buildx.place / "Dockerfile").write_text(lines)
+    output = told(buildx("build", *words, "."))
+    assert len(re.findall(r"^#\d+ \d+\.\d+ made once$", output, re.MULTILINE)) == 1, output
+    for platform in platforms.split(","):
+        assert f"[{platform} stage-1 2/2] COPY " in output
+    for platform in platforms.split(","):
+        shown = json.loads(said(docker("image", "inspect", "--platform", platform, tag)))[0]
+        assert shown["Architecture"] == platform.partition("/")[2]
+        assert f"ARCH={shown['Architecture']}" in shown["Config"]["Env"]

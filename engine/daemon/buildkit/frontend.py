@@ -3,6 +3,7 @@
 Runs on the thread of the call that asks for it.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 
 from engine.daemon.build import building, finishing, mirrors
@@ -27,9 +28,13 @@ from engine.daemon.buildkit.subrequests.source import Source
 from engine.daemon.dockerfile import words
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.dataclass import replace
 from engine.errors import EngineError, NotBuilt
+
+_CONFIG, _PLATFORMS = "containerimage.config", "refs.platforms"  # BuildKit's names of metadata
 
 
 def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inputs | None = None) -> Outcome:
@@ -101,7 +106,7 @@ def _built(
         finally:
             if local.remembered is not None:
                 local.remembered.save()
-        return _outcome(targets, solver)
+        return _outcome(targets, wanted, solver)
 
 
 def _platforms(asked: wishes.Asked) -> list[str]:
@@ -146,13 +151,23 @@ def _capture(captured: Captured, nodes: Sequence[Node]) -> None:
                     captured.agent(mount.id)
 
 
-def _outcome(targets: Sequence[Built], solver: Solver) -> Outcome:
+def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver) -> Outcome:
+    """The trees, each for the platform that the client has named, and the metadata that says so as BuildKit does."""
     trees = []
-    for target in targets:
+    for target, options in zip(targets, wanted, strict=True):
         config, parts = finishing.document(target, solver)
-        trees.append(Tree(platforms.of(config), parts, config))
-    metadata = {"containerimage.config": documents.dump(trees[0].config)} if len(trees) == 1 else {}
+        platform = platforms.parse(options.platform) if options.platform else platforms.of(config)
+        trees.append(Tree(platform, parts, config))
+    metadata = {_PLATFORMS: json.dumps({"Platforms": [_named(tree.platform) for tree in trees]}).encode()}
+    for tree in trees:
+        name = _CONFIG if len(trees) == 1 else f"{_CONFIG}/{tree.platform}"
+        metadata[name] = documents.dump(tree.config)
     return Outcome(tuple(trees), metadata)
+
+
+def _named(platform: Platform) -> Object:
+    own = {"architecture": platform.architecture, "os": platform.os}
+    return {"ID": str(platform), "Platform": {**own, "variant": platform.variant} if platform.variant else own}
 
 
 def end_with(session: Session, job: Job) -> None:

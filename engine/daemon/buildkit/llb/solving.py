@@ -1,4 +1,4 @@
-"""What solves the graphs that the frontends of one build ask for: one solver, with the build's keeper and cache.
+"""What solves the graphs that the frontends of one build ask for: one solver, in the build's workroom.
 
 It is made when the first graph comes, and ends with the build. Any thread of the build may use it; the lock of the
 table is held for a look or a change.
@@ -7,12 +7,8 @@ table is held for a look or a change.
 import threading
 from collections.abc import Callable
 
-from engine.daemon.build.context import scratch
-from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.node import Input
-from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.solver import Build, Solver, processors
 from engine.daemon.buildkit import authority, frontend, sessions
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import conversion, definition, explaining, vertices
@@ -38,13 +34,8 @@ class Solving:
         if session is not None:
             frontend.end_with(session, job)
         self.shown = vertices.Shown(job.progress)
-        keeper = job.held.enter_context(Keeper(engine.images))
-        results = Results(engine.database, keeper, held=True)
-        job.held.callback(results.close)
-        room = job.held.enter_context(scratch(engine.settings.data_root))
         giver = SessionGiver(session) if session is not None else None
-        shared = (engine, keeper, results, room, job.caller, self.shown, giver)
-        self._solver = Solver(Build(*shared, most=processors()))
+        self._solver = job.workroom(engine).solver(self.shown, giver)
         self._scope = Scope(
             session.id if session is not None else "",
             platforms.host(),
