@@ -1,4 +1,4 @@
-"""`engine bundle`: writes the engine, daemon and client, as one file that can be executed.
+"""`engine bundle`: writes the engine, daemon and client, as one file that can be executed, or as a Debian package.
 
 Runs in a process of its own, for whoever installs the engine. It reads the engine's files, writes the one file, and
 needs no network, no compiler and no root. `python3 -m _muxer.build` compiles the C muxer before, for this host and for
@@ -7,15 +7,18 @@ others (`--target`).
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from engine.bundle import materials, pyz
+from engine.bundle import deb, furnishing, materials, pyz
 from engine.commandline import Given, Option, described, given_text, parse
 from engine.errors import EngineError, Invalid, SystemFailure
+from engine.settings import every
 
 _USAGE = "wrong number of arguments. Usage: engine bundle [OPTIONS]"
+_USUAL, _DEBIANS = "/usr/bin/env python3", "/usr/bin/python3"
 OPTIONS_HERE = (
-    Option("output", "The file to write", short="o", default="engine.pyz", value="FILE"),
+    Option("output", "The file to write (default engine.pyz, or the package's name)", short="o", value="FILE"),
+    Option("deb", "Write a Debian package of it", kind="flag", default=False),
     Option("help", "Show this text", kind="flag", default=False),
 )
 
@@ -40,7 +43,7 @@ def usage() -> str:
     """The help text."""
     return f"""Usage: engine bundle [OPTIONS]
 
-Write the engine as one file that can be executed
+Write the engine as one file that can be executed, or as a Debian package
 
 Options:
 {described(OPTIONS_HERE)}
@@ -49,13 +52,27 @@ Options:
 
 def _write(given: Given) -> None:
     files = materials.gather()
-    packed = pyz.pack(files)
-    path = given_text(given, "output", "engine.pyz")
-    put(path, packed.data, 0o755)
+    interpreter = _DEBIANS if given.get("deb") else _USUAL
+    packed = pyz.pack(files, interpreter=interpreter)
+    if given.get("deb"):
+        moment = _moment(os.environ)
+        data = deb.package(every.VERSION, furnishing.entries(packed.data, usage(), moment), moment)
+        path, mode = given_text(given, "output", f"engine_{every.VERSION}_all.deb"), 0o644
+    else:
+        data, path, mode = packed.data, given_text(given, "output", "engine.pyz"), 0o755
+    put(path, data, mode)
     version = ".".join(map(str, sys.version_info[:2]))
-    print(f"wrote {path}: {len(packed.data)} bytes")
+    print(f"wrote {path}: {len(data)} bytes")
     print(f"modules: {packed.modules}, of which {packed.with_code} have code for Python {version}")
     print(f"C muxer for: {', '.join(materials.targets(files)) or 'nothing (python3 -m _muxer.build makes it)'}")
+
+
+def _moment(environ: Mapping[str, str]) -> int:
+    """The time of the package's files, in seconds (SOURCE_DATE_EPOCH, reproducible-builds.org). Raises Invalid."""
+    text = environ.get("SOURCE_DATE_EPOCH", str(deb.OLDEST))
+    if not (text.isascii() and text.isdecimal() and len(text) <= 11):
+        raise Invalid(f"SOURCE_DATE_EPOCH is no number of seconds: {text!r}")
+    return int(text)
 
 
 def put(path: str, data: bytes, mode: int) -> None:

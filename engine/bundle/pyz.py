@@ -22,7 +22,6 @@ from engine.onefile import FILTERS, FORM
 MOST = 1_000_000
 """Bytes that the file may have."""
 FIRST = "engine/onefile.py"
-_LINE = b"#!/usr/bin/env python3\n"
 _SOURCES = (1 << 20,)
 _CODE = (1 << 18, 1 << 20, 1 << 17)
 """Bytes in the first blocks, and in each further one.
@@ -50,8 +49,9 @@ class _Block:
     files: list[tuple[str, str, int, int]] = field(default_factory=list)
 
 
-def pack(files: Files, most: int = MOST) -> Packed:
-    """The file. Raises SystemFailure where it would be larger than `most` bytes."""
+def pack(files: Files, most: int = MOST, interpreter: str = "/usr/bin/env python3") -> Packed:
+    """The file, which the kernel has this interpreter run. Raises SystemFailure where it has more than `most` bytes."""
+    line = f"#!{interpreter}\n".encode()
     order = firstuse.ordered(files)
     data = [path for path in sorted(files) if not path.endswith(".py")]
     blocks = [*_blocks("d", data, files.__getitem__, _SOURCES), *_blocks("s", order, files.__getitem__, _SOURCES)]
@@ -60,10 +60,10 @@ def pack(files: Files, most: int = MOST) -> Packed:
         blocks.append(block)
         if sum(len(each.data) for each in blocks) > most:
             break
-    whole = _whole(files, blocks)
+    whole = _whole(line, files, blocks)
     while len(whole) > most and len(blocks) > least:
         blocks.pop()
-        whole = _whole(files, blocks)
+        whole = _whole(line, files, blocks)
     if len(whole) > most:
         raise SystemFailure(f"the engine in one file has {len(whole)} bytes, which is more than {most}")
     return Packed(whole, len(order), sum(len(block.files) for block in blocks[least:]))
@@ -83,27 +83,27 @@ def _blocks(kind: str, names: list[str], content: Callable[[str], bytes], sizes:
             part, listed, most = b"", [], next(following, most)
 
 
-def _whole(files: Files, blocks: list[_Block]) -> bytes:
+def _whole(line: bytes, files: Files, blocks: list[_Block]) -> bytes:
     check = hashlib.sha256(MAGIC_NUMBER)
     for name in sorted(files):
         check.update(f"{name} {len(files[name])}\n".encode() + files[name])
     entries = [("__main__.py", files[FIRST], True)]
     entries += [(f"blocks/{number:03}", block.data, False) for number, block in enumerate(blocks)]
     lines = [f"python {MAGIC_NUMBER.hex()}", f"digest {check.hexdigest()}"]
-    offsets = _offsets(_zipped(entries))
+    offsets = _offsets(_zipped(line, entries))
     for number, block in enumerate(blocks):
         lines.append(f"block {number} {offsets[number + 1]} {len(block.data)} {zlib.crc32(block.data)}")
         lines += [f"{name} {kind} {number} {start} {size}" for name, kind, start, size in block.files]
     index = _compressed("".join(f"{line}\n" for line in lines).encode())
     entries.append(("index", index, False))
-    offset = _offsets(_zipped(entries))[-1]
-    return _zipped(entries, f"engine {FORM} {offset} {len(index)}".encode())
+    offset = _offsets(_zipped(line, entries))[-1]
+    return _zipped(line, entries, f"engine {FORM} {offset} {len(index)}".encode())
 
 
-def _zipped(entries: list[tuple[str, bytes, bool]], comment: bytes = b"") -> bytes:
+def _zipped(line: bytes, entries: list[tuple[str, bytes, bool]], comment: bytes = b"") -> bytes:
     """An archive of these (name, contents, whether to compress them), which can be executed."""
     made = io.BytesIO()
-    made.write(_LINE)
+    made.write(line)
     with zipfile.ZipFile(made, "w") as archive:
         archive.comment = comment
         for name, contents, compress in entries:

@@ -168,6 +168,7 @@ Verbs:
   {"check":<19}Show what this host has and lacks for the engine
   {"inspect-processes":<19}Show an engine's processes and what each holds
   {"install-units":<19}Write the daemon's units for systemd
+  {"bundle":<19}Write the engine as one file, or as a Debian package
 {rows}
 
 Options:

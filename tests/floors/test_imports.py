@@ -46,8 +46,10 @@ ROOMS = {
     # Runs before there is an engine.
     "engine.onefile": (),
     "engine.origin": (),
-    # Reads the engine's files as bytes, whatever is in them.
-    "engine.bundle": ("engine.onefile",),
+    # Reads the engine's files as bytes, whatever is in them; of the others it asks their help texts and units.
+    "engine.bundle": (
+        *("engine.check.main", "engine.client.verbs", "engine.inspection.verb", "engine.onefile", "engine.units"),
+    ),
     "engine.protocols": (),
     "engine.postponed": (),
     "engine.client": BASE,

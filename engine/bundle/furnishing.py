@@ -1,0 +1,68 @@
+"""Says what a Debian package has beside the engine itself: units, manual pages, the licence and the list of changes.
+
+Makes texts of tables that the engine has anyway. It opens no file but the engine's own.
+"""
+
+import gzip
+import time
+
+from engine import origin
+from engine.bundle import manual
+from engine.bundle.deb import Entry
+from engine.check import main as checking
+from engine.client import verbs
+from engine.inspection import verb as inspecting
+from engine.settings import every
+from engine.units import install
+
+_SUMMARY = "container engine that speaks the Docker Engine API"
+_COPYRIGHT = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: engine
+
+Files: *
+Copyright: the maintainers of engine
+License: Apache-2.0
+ On Debian systems the whole licence is in
+ /usr/share/common-licenses/Apache-2.0.
+"""
+
+
+def entries(program: bytes, bundling: str, moment: int) -> dict[str, Entry]:
+    """The files of the package. bundling: the help text of `engine bundle`; moment: of the build, in seconds."""
+    found = {
+        "usr/bin/engine": Entry(program, 0o755),
+        "usr/bin/engined": Entry(link="engine"),
+        "usr/share/doc/engine/copyright": Entry(_COPYRIGHT.encode()),
+        "usr/share/doc/engine/changelog.gz": Entry(_packed(_changes(moment))),
+        "usr/share/man/man1/engine.1.gz": Entry(_packed(client_page(bundling))),
+        "usr/share/man/man8/engined.8.gz": Entry(_packed(daemon_page())),
+    }
+    for unit in install.UNITS:
+        found[f"usr/lib/systemd/system/{unit}"] = Entry(origin.data(f"units/{unit}"))
+    return found
+
+
+def client_page(bundling: str) -> str:
+    """The manual page engine(1)."""
+    tools = (checking.usage(), inspecting.usage(), install.usage(), bundling)
+    helps = [verbs.usage(), *map(verbs.verb_usage, verbs.VERBS), *tools]
+    return manual.page("engine", 1, every.VERSION, _SUMMARY, helps)
+
+
+def daemon_page() -> str:
+    """The manual page engined(8)."""
+    return manual.page("engined", 8, every.VERSION, f"daemon of a {_SUMMARY}", [every.usage()])
+
+
+def _changes(moment: int) -> str:
+    date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(moment))
+    return f"""engine ({every.VERSION}) unstable; urgency=medium
+
+  * The engine as it is in its own tree.
+
+ -- The maintainers of engine <maintainers@localhost>  {date}
+"""
+
+
+def _packed(text: str) -> bytes:
+    return gzip.compress(text.encode(), 9, mtime=0)
