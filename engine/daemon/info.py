@@ -16,11 +16,16 @@ from engine.daemon.containers.security import confinement
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
-from engine.kernel import userns
+from engine.kernel import outside, userns
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings import whose
 from engine.settings.every import VERSION, Settings
+
+if TYPE_CHECKING:  # loaded by a daemon of a user's own
+    from engine.rootless import outward
+else:
+    outward = late("engine.rootless.outward")
 
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
@@ -192,6 +197,8 @@ def _warnings(abilities: dict[str, bool], cgroups: Cgroups, settings: Settings, 
         texts.append(_NO_PARSER)
     if userns.ids() == 1:
         texts.append(_ONE_ID)
+    if not outside.is_here() and outward.program() is None:
+        texts.append(outward.LACKING)
     if no_firewall:
         texts.append(no_firewall)
     return [f"WARNING: {text}" for text in texts]

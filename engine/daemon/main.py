@@ -54,7 +54,7 @@ from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
 from engine.dataclass import dataclass
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
-from engine.kernel import memory, title, wholefile
+from engine.kernel import memory, outside, title, wholefile
 from engine.late import TYPE_CHECKING, late
 from engine.muxer import select
 from engine.sandbox.cgroups import detection
@@ -69,6 +69,11 @@ if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
 else:
     labels = late("engine.daemon.containers.security.labels")
+
+if TYPE_CHECKING:  # loaded by a daemon of a user's own
+    from engine.rootless import outward
+else:
+    outward = late("engine.rootless.outward")
 
 if TYPE_CHECKING:  # most daemons never need them
     from engine.daemon import goingdown, reload
@@ -160,6 +165,9 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
     with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
         engine = inside.engine = _build(settings, spawner)
         points.hold(engine)
+        connection = None if outside.is_here() else outward.Outward(settings.exec_root)
+        if connection is not None:
+            connection.start()
         due = adopt.adopt_all(engine)
         _release_images(engine)
         interrupted.finish(engine)
@@ -190,6 +198,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         if engine.wiring.any_known():
             networks.put_away(engine)
         engine.cgroups.leave()
+        if connection is not None and not any(each.snapshot().alive for each in engine.containers.all()):
+            connection.stop()
     log.info("stopped" if down else "stopped; containers run on")
     return 0
 

@@ -6,8 +6,8 @@ as a bound or connected socket, belongs to the host's network wherever it is use
 network has no such thread, and calls the functions itself.
 """
 
-import queue
 import threading
+from _queue import SimpleQueue
 from collections.abc import Callable
 
 from engine.annotating import TypeVar
@@ -16,7 +16,7 @@ from engine.kernel import syscalls
 Result = TypeVar("Result")
 
 _CLONE_FS = 0x200
-_calls: "queue.SimpleQueue[Callable[[], None]]" = queue.SimpleQueue()
+_calls: "SimpleQueue[Callable[[], None]]" = SimpleQueue()
 _stayed = threading.Event()
 
 

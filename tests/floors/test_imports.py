@@ -88,7 +88,7 @@ ROOMS = {
     "engine.daemon.moments": ("engine.daemon.clock",),
     "engine.daemon.patterns": BASE,
     "engine.daemon.signals": (),
-    "engine.daemon.main": ("engine.daemon", *BASE),
+    "engine.daemon.main": ("engine.daemon", "engine.rootless.outward", *BASE),
     "engine.daemon.goingdown": ("engine.daemon.runtime",),
     "engine.daemon.interrupted": (
         "engine.daemon.build",
@@ -122,6 +122,7 @@ ROOMS = {
         "engine.daemon.volumes",
     ),
     "engine.daemon.info": (
+        "engine.rootless.outward",
         "engine.daemon.clock",
         "engine.daemon.containers",
         "engine.daemon.images",

@@ -67,10 +67,10 @@ class World:
         for machine in self._machines:
             machine.close()
 
-    def user_machine(self, subordinate: bool = True) -> users.UserMachine:
-        """One more machine, on which there is a user; subordinate: who has subordinate ids."""
+    def user_machine(self, subordinate: bool = True, connected: bool = False) -> users.UserMachine:
+        """One more machine, on which there is a user; the parameters are those of `UserMachine`."""
         self.root.chmod(0o711)  # the user's directories are below it
-        made = users.UserMachine(self.directory(), subordinate)
+        made = users.UserMachine(self.directory(), subordinate, connected)
         self._machines.append(made)
         self._watch.add(made)
         return made

@@ -9,6 +9,7 @@ with what is needed bound into it.
 import os
 import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,7 +21,9 @@ UID = 47_321
 NAME = "engine-test"
 SUBORDINATE = (1_500_000_000, 65_536)
 """The first of the user's subordinate ids, and how many there are."""
+ADDRESS = "192.0.2.1"
 PROGRAMS = ("newuidmap", "newgidmap")
+_TUN = "/dev/net/tun"
 _FILES = ("passwd", "group", "subuid", "subgid")
 
 
@@ -32,10 +35,10 @@ def available() -> bool:
 class UserMachine(Namespaces):
     """Namespaces in which the user exists. root: an empty directory for the machine's own files
 
-    subordinate: the user has subordinate ids
+    subordinate: the user has subordinate ids; connected: the machine has the address `ADDRESS` and a default route
     """
 
-    def __init__(self, root: Path, subordinate: bool = True) -> None:
+    def __init__(self, root: Path, subordinate: bool = True, connected: bool = False) -> None:
         root.mkdir(parents=True, exist_ok=True)
         (root / "stash").mkdir()
         etc = root / "etc"
@@ -51,6 +54,17 @@ class UserMachine(Namespaces):
             shown = there.read_text() if name in ("passwd", "group") and there.exists() else ""
             (etc / name).write_text(shown + more[name])
         binds = [f"mount --bind {etc / name} /etc/{name}" for name in _FILES if Path("/etc", name).exists()]
+        if Path(_TUN).exists():  # every user may open it, as on the usual hosts
+            os.mknod(root / "tun", stat.S_IFCHR, os.stat(_TUN).st_rdev)
+            (root / "tun").chmod(0o666)
+            binds.append(f"mount --bind {root / 'tun'} {_TUN}")
+        if connected:
+            binds += [
+                "ip link add there type veth peer name else",
+                f"ip address add {ADDRESS}/24 dev there",
+                "ip link set there up && ip link set else up",
+                f"ip route add default via {ADDRESS.rpartition('.')[0]}.254",
+            ]
         super().__init__(" && ".join(["umask 022", *_opened(root / "stash", _needed()), *binds, KEEPER]))
 
 
@@ -92,11 +106,20 @@ class UserDaemon(Daemon):
         self.data_root = self.home / ".local" / "share" / "engine"
         self.exec_root = self.runtime / "engine"
         self.pidfile = self.runtime / "engine.pid"
+        self.only: Path | None = None
+
+    def have(self, *programs: str) -> None:
+        """Let the daemon find no other programs than these and what is needed to start it."""
+        self.only = self.root / "only"
+        self.only.mkdir(mode=0o755)
+        for name in (*programs, *PROGRAMS, "nsenter", "setpriv"):
+            (self.only / name).symlink_to(shutil.which(name) or "/nowhere")
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the user, with a client's variables."""
-        return {**super().environment, "HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.runtime)}
+        path = {"PATH": str(self.only)} if self.only else {}
+        return {**super().environment, "HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.runtime), **path}
 
     def arguments(self) -> list[str]:
         """The daemon's command line, behind what becomes the user."""
