@@ -293,3 +293,19 @@ def steps_of_running(builder: Daemon) -> list[str]:
     """What the images of running containers were made by."""
     running = builder.request("GET", "/containers/json").json()
     return [step for container in running for step in history(builder, container["ImageID"])]
+
+
+def test_two_builds_at_once_make_a_step_once(builder: Daemon) -> None:
+    """The one that waits is told what the command writes as it writes it, and has an image of its own form."""
+    mount = f"--mount=type=cache,id={unique()},target=/m"
+    text = f"FROM busybox\nRUN {mount} echo x >> /m/count; echo heard; sleep 1; echo count $(wc -l < /m/count)\n"
+    made: list[building.Built] = []
+    threads = [threading.Thread(target=lambda: made.append(build(builder, text))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(made) == 2 and all(one.image for one in made)
+    for one in made:
+        assert "heard" in one.text and "count 1\n" in one.text, one.text
+    assert sum(one.ran for one in made) == 1

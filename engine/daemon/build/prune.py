@@ -70,6 +70,11 @@ class Record:
     result: str = ""
     parents: tuple[str, ...] = ()
 
+    @property
+    def mutable(self) -> bool:
+        """Whether later builds change it in its place."""
+        return self.type in (_MOUNT, _MIRROR)
+
 
 def records(engine: ContainerParts) -> list[Record]:
     """Everything that is kept for builds, the most recently used first."""
@@ -263,6 +268,10 @@ def _text(name: str) -> Callable[[tuple[str, ...]], Test]:
     return lambda values: lambda record: getattr(record, name) in values
 
 
+def _parent(values: tuple[str, ...]) -> Test:
+    return lambda record: not set(values).isdisjoint(record.parents)
+
+
 def _flag(name: str, wanted: bool = True) -> Callable[[tuple[str, ...]], Test]:
     def compiled(values: tuple[str, ...]) -> Test:
         said = not values or any(value.lower() in _TRUE or not value for value in values)
@@ -282,6 +291,9 @@ _FILTERS: dict[str, Callable[[tuple[str, ...]], Test]] = {
     "type": _text("type"),
     "description": _text("description"),
     "inuse": _flag("in_use"),
+    "parent": _parent,
+    "mutable": _flag("mutable"),
+    "immutable": _flag("mutable", wanted=False),
     "shared": _flag("named"),
     "private": _flag("named", wanted=False),
     # No record has a label; `docker system prune` sends this filter all the same.

@@ -14,8 +14,6 @@ from engine.daemon.buildkit.serving import Call
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
 
-_MUTABLE = ("source.local", "exec.cachemount")  # what later builds change in its place
-
 
 def disk_usage(engine: DaemonParts, call: Call[control.DiskUsageRequest, control.DiskUsageResponse]) -> None:
     """All records that the client's filters choose, and that were not used for as long as it says."""
@@ -59,7 +57,7 @@ def prune(engine: DaemonParts, call: Call[control.PruneRequest, control.UsageRec
 def _shown(record: Record) -> control.UsageRecord:
     return {
         "ID": record.id,
-        "Mutable": record.type in _MUTABLE,
+        "Mutable": record.mutable,
         "InUse": record.in_use,
         "Size": record.size,
         "CreatedAt": moment(record.created_ns),
@@ -68,6 +66,7 @@ def _shown(record: Record) -> control.UsageRecord:
         "Description": record.description,
         "RecordType": record.type,
         "Shared": record.named,
+        "Parents": list(record.parents),
     }
 
 
@@ -75,8 +74,8 @@ def _field(record: Record, path: tuple[str, ...]) -> str | None:
     """A field as filters see it; a flag is an empty text where it is set."""
     flags = {
         "inuse": record.in_use,
-        "mutable": record.type in _MUTABLE,
-        "immutable": record.type not in _MUTABLE,
+        "mutable": record.mutable,
+        "immutable": not record.mutable,
         "shared": record.named,
         "private": not record.named,
     }

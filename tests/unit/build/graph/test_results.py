@@ -148,7 +148,12 @@ def test_records_say_what_a_result_is_and_a_pruning_lets_go_of_it(store: Store) 
     assert second.parents == (first.id,) and not first.parents
     assert first.size == base.parts[0].layer.size + base.parts[0].descriptor["size"] > 0
     assert second.size == top.parts[1].layer.size + top.parts[1].descriptor["size"]
-    assert prune(store.engine, AskedPruning(filters={"id": (second.id,)})) == ([second.id], second.size)
+    none = {"parent": ("another",)}, {"mutable": ("true",)}, {"immutable": ("false",)}, {"id": ("another",)}
+    assert [prune(store.engine, AskedPruning(filters=filters)) for filters in none] == [([], 0)] * 4
+    assert prune(store.engine, AskedPruning(filters={"parent": (first.id,), "mutable": ("false",)})) == (
+        [second.id],
+        second.size,
+    )
     assert store.found("b") is None and store.found("a") is not None
     assert store.layers() == set(base.layers) and len(store.blobs()) == 1
     prune(store.engine, AskedPruning())
