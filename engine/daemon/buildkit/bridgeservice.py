@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.buildkit import jobs, methods, workers
 from engine.daemon.buildkit.llb import asking, returned, showing, sourcemeta
-from engine.daemon.buildkit.llb.asking import Asker
+from engine.daemon.buildkit.llb.asker import Asker, own
 from engine.daemon.buildkit.messages import gateway
 from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.serving import Call
@@ -42,7 +42,14 @@ def solve(engine: DaemonParts, asker: Asker, asked: gateway.SolveRequest) -> gat
     if asked["Final"]:
         raise NotBuilt("a frontend that ends without LLBBridge/Return is not built in this engine")
     found = asking.solve(
-        engine, asker.job, asked["Definition"], asked["Frontend"], asked["FrontendOpt"], asked["FrontendInputs"]
+        engine,
+        asker.job,
+        asked["Definition"],
+        asked["Frontend"],
+        asked["FrontendOpt"],
+        asked["FrontendInputs"],
+        served_to,
+        asker.depth,
     )
     if asked["Evaluate"]:
         returned.outcome(found)
@@ -160,6 +167,15 @@ def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
     def run(method: Callable[[DaemonParts, Asker, Any], Any], call: Call[Any, Any]) -> None:
         asked = call.one()
         with jobs.used(call.metadata.get(_BUILD, b"").decode("ascii", "replace")) as job:
-            call.send(method(engine, asking.own(job), asked))
+            call.send(method(engine, own(job), asked))
+
+    return {path: functools.partial(run, method) for path, method in _METHODS.items()}
+
+
+def served_to(engine: DaemonParts, asker: Asker) -> dict[str, Callable[[Any], None]]:
+    """The methods by their paths, for the connection of one frontend."""
+
+    def run(method: Callable[[DaemonParts, Asker, Any], Any], call: Call[Any, Any]) -> None:
+        call.send(method(engine, asker, call.one()))
 
     return {path: functools.partial(run, method) for path, method in _METHODS.items()}

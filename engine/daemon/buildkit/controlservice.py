@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.daemon.buildkit import (
     attesting,
+    bridgeservice,
     entitlements,
     exporting,
     fieldfilters,
@@ -171,10 +172,9 @@ def _result(engine: DaemonParts, job: Job) -> Outcome | None:
     """What is built; None where the client wants nothing."""
     asked = job.asked
     if asked["Frontend"] or (asked["Definition"] is not None and asked["Definition"]["ops"]):
-        definition, inputs = asked["Definition"], asked["FrontendInputs"]
-        return returned.outcome(
-            asking.solve(engine, job, definition, asked["Frontend"], asked["FrontendAttrs"], inputs)
-        )
+        name, options, inputs = asked["Frontend"], asked["FrontendAttrs"], asked["FrontendInputs"]
+        serve = bridgeservice.served_to
+        return returned.outcome(asking.solve(engine, job, asked["Definition"], name, options, inputs, serve))
     job.wait_for_answer()
     return returned.outcome(returned.read(job.returned, job.references)) if job.returned is not None else None
 

@@ -176,7 +176,6 @@ func build(ctx context.Context, c client.Client) (*client.Result, error) {
 		if err := c.Warn(ctx, digest, "a warning of the frontend", client.WarnOpts{Level: 1, URL: "https://example.com/", SourceInfo: &pb.SourceInfo{Filename: "F", Data: text}}); err != nil {
 			return nil, err
 		}
-		break
 	}
 	told := map[string]any{"config": json.RawMessage(config), "digest": digest, "names": names, "size": stat.Size,
 		"text": string(text), "session": c.BuildOpts().SessionID != "", "workers": len(c.BuildOpts().Workers), "target": options["target"]}

@@ -96,7 +96,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (run(mounts=[{**ROOT, "output": -7}]), "not numbered"),
     (run(mounts=[ROOT, {"dest": "", "output": -1}]), "no destination"),
     (run(mounts=[ROOT, {"dest": "/a\0", "output": -1}]), "NUL"),
-    (run(mounts=[ROOT, {"dest": "/a", "output": 1, "mountType": ops.SECRET}]), "only a bind or a cache"),
     (run(mounts=[ROOT, {"dest": "/a", "output": 1, "selector": "b", "contentCache": ops.ON}]), "mount cache content"),
     (run(network=7), "unknown network"),
     (run(security=7), "unknown network or security"),

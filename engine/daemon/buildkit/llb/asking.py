@@ -1,40 +1,22 @@
-"""One frontend as the build sees it, the client's own or that of an image: what it may name, and what it is answered.
+"""What a frontend asks the build for: a graph of operations, or what another frontend makes.
 
-Runs on the threads of the frontend's calls.
+Runs on the threads of the frontends' calls.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from engine.daemon.buildkit import frontend, wishes
 from engine.daemon.buildkit.contextfinding import Inputs
 from engine.daemon.buildkit.jobs import Job
-from engine.daemon.buildkit.llb import references, solving
-from engine.daemon.buildkit.llb.references import Reference, References
+from engine.daemon.buildkit.llb import imagefrontend, references, solving
+from engine.daemon.buildkit.llb.imagefrontend import Serve
+from engine.daemon.buildkit.llb.references import Reference
 from engine.daemon.buildkit.llb.returned import Answer
-from engine.daemon.buildkit.messages import gateway, ops
+from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.outcome import Outcome, Tree
 from engine.daemon.parts import DaemonParts
-from engine.dataclass import dataclass
-from engine.errors import EngineError, Invalid, NotBuilt
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Asker:
-    """One frontend. job: the build; inputs: what it was given; answer: takes its result, or why it has none
-
-    references: what it was promised
-    """
-
-    job: Job
-    inputs: Mapping[str, ops.Definition]
-    answer: Callable[[gateway.Result | None, EngineError | None], None]
-    references: References
-
-
-def own(job: Job) -> Asker:
-    """The client's own frontend."""
-    return Asker(job, job.asked["FrontendInputs"], job.answer, job.references)
+from engine.errors import Invalid, NotBuilt
 
 
 def solve(
@@ -44,10 +26,12 @@ def solve(
     name: str,
     options: Mapping[str, str],
     inputs: Mapping[str, ops.Definition],
+    serve: Serve,
+    depth: int = 0,
 ) -> Answer:
     """What a definition is about, or what the frontend of that name makes. Raises EngineErrors.
 
-    options, inputs: of the frontend
+    options, inputs: of the frontend; serve: serves a frontend of an image; depth: of those around it
     """
     if definition is not None and definition["ops"]:
         if name:
@@ -55,6 +39,8 @@ def solve(
         return Answer(solving.of(engine, job).reference(definition))
     if not name:
         return Answer()
+    if name == imagefrontend.NAME:
+        return imagefrontend.solve(engine, job, options, inputs, serve, depth)
     if name != wishes.NAME:
         raise NotBuilt(f"the frontend {name} is not built in this engine")
     solver = solving.of(engine, job) if inputs else None

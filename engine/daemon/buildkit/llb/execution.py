@@ -57,7 +57,7 @@ def _outputs(run: ops.ExecOp, node: Node, given: Sequence[Input]) -> list[Input]
     found: list[Input] = []
     place = 0
     for mount in run["mounts"]:
-        if mount["output"] == wellformed.EMPTY:
+        if not wellformed.has_output(mount):
             continue
         if mount["dest"] == _ROOT:
             found.append(node.output(0))

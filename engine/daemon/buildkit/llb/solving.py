@@ -29,7 +29,7 @@ class Solving:
     """The solver of one build. shown: tells the build's progress of its nodes"""
 
     def __init__(self, engine: DaemonParts, job: Job) -> None:
-        """Opens what the build needs; `job` closes it at its end. Raises NotFound for a session that does not come."""
+        """Raises NotFound for a session that does not come."""
         session = sessions.find(job.asked["Session"]) if job.asked["Session"] else None
         if session is not None:
             frontend.end_with(session, job)

@@ -37,12 +37,17 @@ def operation(op: ops.Op) -> None:
 def outputs(op: ops.Op) -> int:
     """How many outputs the operation has."""
     if (run := op["exec"]) is not None:
-        return sum(1 for mount in run["mounts"] if mount["output"] != EMPTY)
+        return sum(map(has_output, run["mounts"]))
     if (files := op["file"]) is not None:
         return sum(1 for action in files["actions"] if action["output"] != EMPTY)
     if (passed := op["passthrough"]) is not None:
         return len(passed["outputs"])
     return 1
+
+
+def has_output(mount: ops.Mount) -> bool:
+    """Whether what a command leaves there is an output. Of other mounts than these BuildKit's clients leave it at 0."""
+    return mount["output"] != EMPTY and mount["mountType"] in (ops.BIND, ops.CACHE)
 
 
 def locations(sources: ops.Source | None) -> None:
@@ -80,7 +85,7 @@ def _exec(op: ops.Op) -> None:
         raise Invalid("invalid exec op with no rootfs" if _ROOT not in _targets(run) else "invalid exec op: two roots")
     if run["network"] not in (ops.UNSET, ops.HOST, ops.NONE) or run["security"] not in (ops.SANDBOX, ops.INSECURE):
         raise Invalid("invalid exec op: an unknown network or security mode")
-    _in_order([mount["output"] for mount in run["mounts"] if mount["output"] != EMPTY], "exec")
+    _in_order([mount["output"] for mount in run["mounts"] if has_output(mount)], "exec")
     for mount in run["mounts"]:
         _mount(op, mount)
 
@@ -98,8 +103,6 @@ def _mount(op: ops.Op, mount: ops.Mount) -> None:
         raise Invalid(f"invalid mount type {mount['mountType']} for {where}")
     if not where or "\0" in where + mount["selector"]:
         raise Invalid("invalid mount: it has no destination, or a NUL in a path")
-    if mount["output"] != EMPTY and mount["mountType"] not in (ops.BIND, ops.CACHE):
-        raise Invalid(f"invalid mount {where}: only a bind or a cache has an output")
     changing = mount["output"] != EMPTY and not mount["readonly"] and mount["selector"].strip("/")
     if mount["contentCache"] == ops.ON and changing:
         raise Invalid(f"invalid mount cache content {where}")
