@@ -32,7 +32,7 @@ from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.dataclass import replace
-from engine.errors import EngineError, NotBuilt
+from engine.errors import EngineError
 
 _CONFIG, _PLATFORMS = "containerimage.config", "refs.platforms"  # BuildKit's names of metadata
 
@@ -40,8 +40,8 @@ _CONFIG, _PLATFORMS = "containerimage.config", "refs.platforms"  # BuildKit's na
 def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inputs | None = None) -> Outcome:
     """Build what the options ask for. What is built is kept from removal until the build of the client ends.
 
-    inputs: trees of the graph that the options name. Raises EngineErrors; one that belongs to a line of the Dockerfile
-    tells which.
+    inputs: trees of the graph that the options name. Raises OtherFrontend for a file that is not this frontend's, and
+    EngineErrors; one that belongs to a line of the Dockerfile tells which.
     """
     asked = wishes.read(options)
     job.captured.requested(wishes.NAME, options)
@@ -78,8 +78,8 @@ def _built(
     job.captured.dockerfile(asked.filename, text)
     checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen.credentials)
     output = told.Vertices(job.progress)
-    if other := syntaxes.other(text, asked.syntax):
-        raise NotBuilt(f"the frontend {other}, which the Dockerfile asks for (# syntax), is not built in this engine")
+    if not asked.command_line and (other := syntaxes.other(text, asked.syntax)):
+        raise syntaxes.OtherFrontend(other)
     with Failing(asked.filename, text, output):
         if asked.request:
             return Outcome((), checked.answer())

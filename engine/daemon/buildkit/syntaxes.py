@@ -9,13 +9,26 @@ import re
 from engine.daemon import jsontext
 from engine.daemon.dockerfile.gotext import SPACE
 from engine.daemon.images.reference import Reference
-from engine.errors import Invalid
+from engine.errors import EngineError, Invalid
 
 _KEY = "syntax"
 _KNOWN = (_KEY, "escape", "check")
 _LONGEST = 64 * 1024  # of a file in JSON that is a frontend's own, and of the directives
 _OURS = ("docker/dockerfile", "docker/dockerfile-upstream")
 _DIRECTIVE = re.compile(rf"(?a:([a-zA-Z][a-zA-Z0-9]*))[{SPACE}]*=[{SPACE}]*(.+)")
+
+
+class OtherFrontend(EngineError):
+    """The file is for the frontend of an image. words: the reference of the image, perhaps with words after it"""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"the file asks for the frontend {words}")
+        self.words = words
+
+    @property
+    def source(self) -> str:
+        """The reference alone."""
+        return self.words.split(" ", 1)[0]
 
 
 def other(data: bytes, asked: str = "") -> str:

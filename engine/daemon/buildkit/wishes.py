@@ -36,6 +36,7 @@ class Asked:
     contexts: names that stand for something else; input_configs: name of an input → the document of its image
     hostname: of the commands' containers, empty for one that is made up; cache_namespace: keeps caches of RUN apart
     syntax: the frontend that is to read the Dockerfile, empty for what that says itself
+    command_line: how a file has asked for a frontend, which has handed it on; empty where none has
     """
 
     filename: str = "Dockerfile"
@@ -55,6 +56,7 @@ class Asked:
     hostname: str = ""
     cache_namespace: str = ""
     syntax: str = ""
+    command_line: str = ""
     pull: bool = False
     platform: str = ""
     args: dict[str, str | None] = field(default_factory=dict)
@@ -210,6 +212,7 @@ _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "contextsubdir": _set("subdir"),
     "contextkey": _set("context_key"),
     "hostname": _set("hostname"),
+    "cmdline": _set("command_line"),
     "multi-platform": _several,
     "memory": _number("Memory"),
     "memswap": _number("MemorySwap"),
@@ -222,8 +225,9 @@ _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "frontend.caps": _caps,
 }
 # Where in a repository the client's directories lie, and what is to be attested: `attesting` reads both. Where else the
-# client's directories were built from: this engine keeps their mirrors apart by the client's own key.
-_ELSEWHERE = ("vcs:", "attest:", "sharedkey:localdir:")
+# client's directories were built from: this engine keeps their mirrors apart by the client's own key. And the image of
+# the frontend that hands the file on to this one.
+_ELSEWHERE = ("vcs:", "attest:", "sharedkey:localdir:", "source")
 # Build arguments that mean something to the frontend itself.
 _BUILT_IN: Mapping[str, Callable[[Asked, str], None]] = {
     "build-arg:BUILDKIT_CACHE_MOUNT_NS": _set("cache_namespace"),

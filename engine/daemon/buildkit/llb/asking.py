@@ -15,8 +15,11 @@ from engine.daemon.buildkit.llb.references import Reference
 from engine.daemon.buildkit.llb.returned import Answer
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.outcome import Outcome, Tree
+from engine.daemon.buildkit.syntaxes import OtherFrontend
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, NotBuilt
+
+_COMMAND_LINE = "cmdline"  # the option by which a frontend learns how a file has asked for it
 
 
 def solve(
@@ -45,7 +48,11 @@ def solve(
         raise NotBuilt(f"the frontend {name} is not built in this engine")
     solver = solving.of(engine, job) if inputs else None
     trees: Inputs = {name: functools.partial(solver.node, each) for name, each in inputs.items() if solver is not None}
-    return _promised(job, frontend.solve(engine, job, options, trees))
+    try:
+        return _promised(job, frontend.solve(engine, job, options, trees))
+    except OtherFrontend as other:
+        asked = {**options, imagefrontend.SOURCE: other.source, _COMMAND_LINE: other.words}
+        return imagefrontend.solve(engine, job, asked, inputs, serve, depth)
 
 
 def _promised(job: Job, outcome: Outcome) -> Answer:

@@ -20,7 +20,7 @@ class Promised:
     identifier: str
 
     kind = "internal"
-    title = "[internal] result of another target"
+    title = references.TITLE
 
     def key(self) -> str:
         """What it is by definition."""

@@ -17,6 +17,8 @@ from engine.protocols import protobuf
 
 NAMED = "engine-result://"
 """The kind of source that stands for a tree that this daemon has promised; no other daemon knows it."""
+TITLE = "[internal] result of another target"
+"""What people see of such a source."""
 
 
 class Reference:
@@ -88,10 +90,12 @@ def _definition(token: str, tree: Tree) -> ops.Definition:
         "source": {"identifier": NAMED + token, "attrs": {}},
         "platform": {"Architecture": platform.architecture, "OS": platform.os, "Variant": platform.variant},
     }
-    return closed([protobuf.encode(ops.Op, source)])
+    return closed(protobuf.encode(ops.Op, source))
 
 
-def closed(written: list[bytes], output: int = 0) -> ops.Definition:
-    """The definition that is about an output of the last of these operations."""
-    last: ops.Op = {"inputs": [{"digest": definition.digest_of(written[-1]), "index": output}]}
-    return {"ops": [*written, protobuf.encode(ops.Op, last)], "metadata": {}, "Source": None}
+def closed(written: bytes) -> ops.Definition:
+    """The definition that is about the first output of this operation, with the metadata that clients insist on."""
+    digest = definition.digest_of(written)
+    last: ops.Op = {"inputs": [{"digest": digest, "index": 0}]}
+    said: ops.OpMetadata = {"description": {"llb.customname": TITLE}}
+    return {"ops": [written, protobuf.encode(ops.Op, last)], "metadata": {digest: said}, "Source": None}
