@@ -17,7 +17,7 @@ from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.serving import Call
 from engine.daemon.images.layers import merged
 from engine.daemon.parts import DaemonParts
-from engine.errors import Invalid, NotBuilt
+from engine.errors import Invalid, NotBuilt, NotFound
 from engine.protocols import grpc, protobuf
 
 Seen = TypeVar("Seen")
@@ -166,7 +166,10 @@ def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
 
     def run(method: Callable[[DaemonParts, Asker, Any], Any], call: Call[Any, Any]) -> None:
         asked = call.one()
-        with jobs.used(call.metadata.get(_BUILD, b"").decode("ascii", "replace")) as job:
+        ref = call.metadata.get(_BUILD, b"").decode("ascii", "replace")
+        if not ref:  # which no build is going to have
+            raise NotFound("no such job ")
+        with jobs.used(ref) as job:
             call.send(method(engine, own(job), asked))
 
     return {path: functools.partial(run, method) for path, method in _METHODS.items()}
