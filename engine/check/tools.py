@@ -11,15 +11,21 @@ import sysconfig
 from importlib.util import find_spec
 
 import _muxer
+from engine import origin
 from engine.check.row import MISSING, OK, Check, Found
 from engine.daemon.containers.security import dockerinit
 from engine.settings.every import Settings
 
+_FILE = "in one file: apt-get install python3-cffi-backend"
 _BUILD = "apt-get install gcc python3-dev python3-cffi; python3 -m _muxer.build"
 _JOURNAL = "/run/systemd/journal/socket"
 
 
 def _muxer_built(_: Settings) -> Found:
+    if not _muxer.built() and origin.root() is None:
+        if find_spec("_cffi_backend") is None:
+            return Found(MISSING, "Python does not find the library of cffi (_cffi_backend)")
+        return Found(MISSING, "the engine's file has none for this machine and its C library")
     if not _muxer.built():
         lacking = [name for name, there in _needed() if not there]
         built = "it is not built, and this host lacks {} for that" if lacking else "it is not built{}"
@@ -63,7 +69,7 @@ CHECKS = (
         "C muxer",
         _muxer_built,
         "Python moves the output of containers: slower, with 2 MB more memory for each container.",
-        _BUILD,
+        f"{_BUILD} ({_FILE})",
     ),
     Check("docker-init", _init, "--init is refused.", f"{_BUILD}; or the daemon's --init-path FILE"),
     Check("zstd", _zstd, "Images with layers packed by zstd are refused.", "apt-get install libzstd1"),
