@@ -1,5 +1,6 @@
 """What a Dockerfile and its options can say, with the real CLI: named contexts, git, platforms, variables, faults."""
 
+import json
 import os
 import re
 import shutil
@@ -193,3 +194,26 @@ def test_a_build_gets_no_rights_that_the_daemon_does_not_grant(buildx: Building)
     assert "security.insecure is not allowed" in told(buildx("build", "."), 1)
     output = told(buildx("buildx", "build", "--allow", "security.insecure", "."), 1)
     assert "granting entitlement security.insecure is not allowed by build daemon configuration" in output
+
+
+def test_a_source_policy_denies_and_converts(buildx: Building, tmp_path: Path) -> None:
+    def policy(*rules: dict) -> None:
+        (tmp_path / "policy.json").write_text(json.dumps({"rules": rules}))
+
+    buildx.environment["EXPERIMENTAL_BUILDKIT_SOURCE_POLICY"] = str(tmp_path / "policy.json")
+    write(buildx, "FROM nothing-of-that-name.example/x:1", "RUN echo on busybox", "ADD https://denied.example/x /")
+    image = "docker-image://nothing-of-that-name.example/x:1"
+    convert = {
+        "action": "CONVERT",
+        "selector": {"identifier": image},
+        "updates": {"identifier": "docker-image://docker.io/library/busybox:latest"},
+    }
+    deny = {"action": "DENY", "selector": {"identifier": "https://denied.example/*"}}
+    policy(convert, deny)
+    output = told(buildx("build", "."), 1)
+    assert 'source "https://denied.example/x" denied by policy' in output
+    assert re.search(r"^ +3 \| >>> ADD", output, re.MULTILINE)
+    write(buildx, "FROM nothing-of-that-name.example/x:1", "RUN echo on busybox")
+    assert "FROM docker.io/library/busybox" in told(buildx("build", "."))
+    policy({"action": "DENY", "selector": {"identifier": "docker-image://*"}})
+    assert f'source "{image}" denied by policy' in told(buildx("build", "."), 1)

@@ -181,6 +181,8 @@ class Conversion:
 
     def _copy(self, built: Built, instruction: Instruction, command: commands.Copy | commands.Add) -> None:
         around = self._around()
+        if isinstance(command, commands.Add):
+            command = self.options.policy.added(command)
         request, urls, checksum = stepnodes.asked_copy(built.state, command)
         source = None
         if isinstance(command, commands.Copy) and command.from_:

@@ -5,9 +5,9 @@ Belongs to the build's thread. Base images are looked at, in the store or at the
 
 import contextlib
 import posixpath
-from collections.abc import Callable
 
 from engine.daemon.build import namedcontexts
+from engine.daemon.build.options import Options
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.lint import lintrules
 from engine.daemon.buildkit.lint.lintrules import Warned
@@ -32,8 +32,7 @@ _LEVEL = 1  # of a warning; clients show it once the build has ended
 class Checked:
     """A Dockerfile with what it is checked by.
 
-    source: its name and bytes; ignored: the text of the .dockerignore
-    credentials: returns what the client has for a registry
+    source: its name and bytes; ignored: the text of the .dockerignore; options: of the build
     """
 
     def __init__(
@@ -43,10 +42,10 @@ class Checked:
         asked: Asked,
         source: Source,
         ignored: str,
-        credentials: Callable[[str], Object | None],
+        options: Options,
     ) -> None:
         self._store, self._job, self._asked, self._source = store, job, asked, source
-        self._credentials = credentials
+        self._credentials, self._policy = options.credentials, options.policy
         self._ignored = ignored
         self._known: dict[tuple[str, str], Object] = {}
 
@@ -105,6 +104,7 @@ class Checked:
     def _looked_up(self, name: str, platform: str) -> Object:
         if name == SCRATCH:
             return {}
+        name = self._policy.image(name)
         if not self._asked.pull:
             with contextlib.suppress(NotFound):  # then its registry has it, or nobody
                 return self._store.find(name, platform or None).config

@@ -11,6 +11,7 @@ from engine.daemon.build.converting import Base
 from engine.daemon.build.git.gitsource import GitSource
 from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.namedcontexts import NamedContext
+from engine.daemon.build.sourcepolicies import SourcePolicy
 from engine.daemon.buildkit import filesync
 from engine.daemon.buildkit.clientfiles import ClientFiles
 from engine.daemon.buildkit.llb.localsource import LocalSource
@@ -31,13 +32,20 @@ class ContextFinding:
     """The named contexts of one build.
 
     find: returns the image of a name for a platform as written, or empty; session: id of the build's own
+    policy: which images and other sources may be used
     """
 
     def __init__(
-        self, asked: Asked, files: ClientFiles, session: str, inputs: Inputs, find: Callable[[str, str], Base]
+        self,
+        asked: Asked,
+        files: ClientFiles,
+        session: str,
+        inputs: Inputs,
+        find: Callable[[str, str], Base],
+        policy: SourcePolicy,
     ) -> None:
         self._asked, self._files, self._session = asked, files, session
-        self._inputs, self._image = inputs, find
+        self._inputs, self._find, self._policy = inputs, find, policy
 
     def stands_for(self, name: str, platform: str) -> NamedContext | None:
         """The named context that a name stands for. platform: as written, or empty. Raises Invalid."""
@@ -48,6 +56,9 @@ class ContextFinding:
         """What a name means that is no stage. Raises EngineErrors."""
         found = self.stands_for(name, platform)
         return self._image(name, platform) if found is None else _KINDS[found.kind](self, found, platform)
+
+    def _image(self, name: str, platform: str) -> Base:
+        return self._find(self._policy.image(name), platform)
 
     def _named_image(self, found: NamedContext, platform: str) -> Base:
         return Base(None, {}) if found.place == _SCRATCH else self._image(found.place, platform)
@@ -67,9 +78,11 @@ class ContextFinding:
         address = urls.repository(found.place)
         if address is None:
             raise Invalid(f"invalid git context {found.place}")
+        self._policy.unchanged(found.place)
         return _base(GitSource(address), found, f"load git source {address.shown}")
 
     def _web(self, found: NamedContext, _platform: str) -> Base:
+        self._policy.unchanged(found.place)
         return _base(WebSource(found.place, filename=_FILE), found, found.place)
 
     def _layout(self, found: NamedContext, _platform: str) -> Base:

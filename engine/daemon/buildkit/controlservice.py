@@ -158,7 +158,7 @@ def _refuse(asked: control.SolveRequest) -> None:
     """Raise NotBuilt for what this engine cannot do."""
     cache = asked["Cache"] or {}
     wanted: tuple[tuple[str, object], ...] = (
-        ("source policies", asked["SourcePolicy"]),
+        ("a source policy that the client decides by a call", asked["SourcePolicySession"]),
         ("exporting a cache (--cache-to)", cache.get("Exports") or cache.get("ExportRefDeprecated")),
         ("importing a cache (--cache-from)", cache.get("Imports") or cache.get("ImportRefsDeprecated")),
         ("exporting through the session", asked["EnableSessionExporter"]),

@@ -13,7 +13,7 @@ from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.localtree import Loading, Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.run import Running
-from engine.daemon.buildkit import authority, sessions, syntaxes, told, wishes
+from engine.daemon.buildkit import authority, policyreading, sessions, syntaxes, told, wishes
 from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.checking import Checked
 from engine.daemon.buildkit.clientfiles import ClientFiles
@@ -60,6 +60,9 @@ def _built(
     else:
         text, own = files.dockerfile()
         ignored = "" if context is not None else files.ignored() if own is None else own
+    policy = policyreading.read(job.asked["SourcePolicy"])
+    if asked.context:
+        policy.unchanged(asked.context)
     chosen = Options(
         dockerfile=asked.filename,
         no_cache=asked.no_cache,
@@ -67,6 +70,7 @@ def _built(
         contexts=tuple(asked.contexts),
         hostname=asked.hostname,
         cache_namespace=asked.cache_namespace,
+        policy=policy,
         pull=asked.pull,
         args=asked.args,
         labels=asked.labels,
@@ -76,7 +80,7 @@ def _built(
         credentials=lambda domain: authority.credentials(session, domain),
     )
     job.captured.dockerfile(asked.filename, text)
-    checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen.credentials)
+    checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen)
     output = told.Vertices(job.progress)
     if not asked.command_line and (other := syntaxes.other(text, asked.syntax)):
         raise syntaxes.OtherFrontend(other)
@@ -97,7 +101,7 @@ def _built(
         solver = room.solver(output, SessionGiver(session))
         with Bases(engine, room.keeper, chosen, job.progress, job.caller, job.captured) as bases:
             wanted = [replace(chosen, platform=each) for each in _platforms(asked)]
-            named = ContextFinding(asked, files, session.id, inputs, bases.find)
+            named = ContextFinding(asked, files, session.id, inputs, bases.find, policy)
             targets = [_converted(text, each, len(wanted) > 1, local, bases, named, output) for each in wanted]
         nodes = [target.tree.node for target in targets if target.tree is not None]
         _capture(job.captured, nodes)
@@ -130,7 +134,8 @@ def _converted(
     conversion = Conversion(dockerfile, plan, arguments, options, local, named.find, wanted, prefix)
     outer = arguments.of_from()
     names = names_of(plan, lambda text: words.expand(text, outer, dockerfile.escape) or options.platform)
-    bases.begin({name: each for name, each in names.items() if named.stands_for(name, each) is None})
+    if not options.policy.rules:  # they judge names in their order
+        bases.begin({name: each for name, each in names.items() if named.stands_for(name, each) is None})
     try:
         built = conversion.target()
     except EngineError:

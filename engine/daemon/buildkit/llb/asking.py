@@ -39,6 +39,8 @@ def solve(
     if definition is not None and definition["ops"]:
         if name:
             raise Invalid("cannot solve with both Definition and Frontend specified")
+        if job.asked["SourcePolicy"] is not None:
+            raise NotBuilt("a source policy for a graph of operations (LLB) is not built in this engine")
         return Answer(solving.of(engine, job).reference(definition))
     if not name:
         return Answer()
