@@ -53,7 +53,8 @@ def test_the_worker(daemon: Daemon) -> None:
     ("more", "words"),
     [
         ({"Frontend": "moon.v0"}, "the frontend moon.v0 is not built in this engine"),
-        ({"Cache": {"Exports": [{"Type": "inline"}]}}, "exporting a cache (--cache-to) is not built in this engine"),
+        ({"EnableSessionExporter": True}, "exporting through the session is not built in this engine"),
+        ({"Cache": {"Exports": [{"Type": "gha"}]}}, "the cache gha (--cache-to) is not built in this engine"),
         ({"Exporters": [{"Type": "x"}]}, "the exporter x (--output) is not built in this engine"),
         (
             {"Frontend": "dockerfile.v0", "FrontendAttrs": {"unheard-of": "1"}},

@@ -12,6 +12,7 @@ from typing import Any
 from engine.daemon.buildkit import (
     attesting,
     bridgeservice,
+    caching,
     entitlements,
     exporting,
     fieldfilters,
@@ -135,14 +136,16 @@ def built(
     exporters = exporting.asked_of(asked)
     kinds = exporting.kinds_of(exporters)
     provenance = attesting.asked(asked["FrontendAttrs"])
+    targets = caching.targets_of(asked)
     _refuse(asked)
     _check_ref(asked["Ref"])
-    job = jobs.begin(asked, entitlements.granted(asked["Entitlements"], engine.settings.builder))
+    allowed = entitlements.granted(asked["Entitlements"], engine.settings.builder)
+    job = jobs.begin(asked, allowed, functools.partial(caching.lend_to, engine))
     try:
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
             begun(job)
             outcome = _result(engine, job)
-            record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, provenance)
+            record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, provenance, targets)
     finally:
         jobs.end(job)
     return dict(record.told)
@@ -156,11 +159,8 @@ def _check_ref(ref: str) -> None:
 
 def _refuse(asked: control.SolveRequest) -> None:
     """Raise NotBuilt for what this engine cannot do."""
-    cache = asked["Cache"] or {}
     wanted: tuple[tuple[str, object], ...] = (
         ("a source policy that the client decides by a call", asked["SourcePolicySession"]),
-        ("exporting a cache (--cache-to)", cache.get("Exports") or cache.get("ExportRefDeprecated")),
-        ("importing a cache (--cache-from)", cache.get("Imports") or cache.get("ImportRefsDeprecated")),
         ("exporting through the session", asked["EnableSessionExporter"]),
     )
     for what, value in wanted:

@@ -7,7 +7,8 @@ anything is built.
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from engine.daemon.buildkit import attesting, sessions
+from engine.daemon.buildkit import attesting, caching, sessions
+from engine.daemon.buildkit.caches.targets import Target, inline
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.composing import Result
 from engine.daemon.buildkit.exporters.directory import LocalExporter, TarExporter
@@ -54,11 +55,16 @@ def kinds_of(exporters: list[Exporter]) -> list[Kind]:
 
 
 def export(
-    engine: DaemonParts, job: Job, outcome: Outcome, kinds: list[Kind], provenance: Asked | None
+    engine: DaemonParts,
+    job: Job,
+    outcome: Outcome,
+    kinds: list[Kind],
+    provenance: Asked | None,
+    targets: list[Target],
 ) -> dict[str, str]:
     """Export the result to all of them, one after another; what the client is told. Raises EngineErrors.
 
-    provenance: that goes with it, None for none
+    provenance: that goes with it, None for none; targets: caches that get what the build has made
     """
     told: dict[str, str] = {}
     if not outcome.trees:
@@ -70,7 +76,8 @@ def export(
         try:
             with ExitStack() as held:
                 epoch = kind.epoch if kind.epoch is not None else _epoch(job, outcome)
-                result = Result(outcome, kind.names, said, epoch)
+                inside = inline if caching.goes_inside(targets) else None
+                result = Result(outcome, kind.names, said, epoch, inside)
                 told |= kind.export(
                     Work(engine, job, lambda: sessions.find(job.asked["Session"]), result, vertex, held)
                 )
@@ -78,7 +85,7 @@ def export(
             vertex.end(str(error))
             raise
         vertex.end()
-    return told
+    return told | caching.export(engine, job, outcome, targets)
 
 
 def _epoch(job: Job, outcome: Outcome) -> int | None:

@@ -3,6 +3,7 @@
 Runs on the thread of the call that asks for it.
 """
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +35,8 @@ from engine.daemon.parts import DaemonParts
 from engine.dataclass import replace
 from engine.errors import EngineError
 
-_CONFIG, _PLATFORMS = "containerimage.config", "refs.platforms"  # BuildKit's names of metadata
+# BuildKit's names of metadata.
+_CONFIG, _BASE, _PLATFORMS = "containerimage.config", "containerimage.base.config", "refs.platforms"
 
 
 def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inputs | None = None) -> Outcome:
@@ -162,11 +164,14 @@ def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver
     for target, options in zip(targets, wanted, strict=True):
         config, parts = finishing.document(target, solver)
         platform = platforms.parse(options.platform) if options.platform else platforms.of(config)
-        trees.append(Tree(platform, parts, config))
+        steps = functools.partial(solver.steps, target.tree) if target.tree is not None else tuple
+        trees.append(Tree(platform, parts, config, steps=steps))
     metadata = {_PLATFORMS: json.dumps({"Platforms": [_named(tree.platform) for tree in trees]}).encode()}
-    for tree in trees:
-        name = _CONFIG if len(trees) == 1 else f"{_CONFIG}/{tree.platform}"
-        metadata[name] = documents.dump(tree.config)
+    for tree, target in zip(trees, targets, strict=True):
+        suffix = "" if len(trees) == 1 else f"/{tree.platform}"
+        metadata[f"{_CONFIG}{suffix}"] = documents.dump(tree.config)
+        if target.base:
+            metadata[f"{_BASE}{suffix}"] = documents.dump(target.base)
     return Outcome(tuple(trees), metadata)
 
 

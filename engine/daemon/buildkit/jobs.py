@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from engine.daemon.build.graph.work import Caller
+from engine.daemon.build.graph.work import Caller, Lend
 from engine.daemon.buildkit import workroom
 from engine.daemon.buildkit.llb.references import References
 from engine.daemon.buildkit.messages.control import SolveRequest
@@ -40,6 +40,7 @@ class Job:
     """One build. held: closed at its end; references: what LLBBridge/Solve has promised to the client's frontend
 
     captured: what the build has used; allowed: entitlements that the client has asked for and may have
+    lend: gives what the caches have that the client has named, None where it has named none
     returned: what the client's own frontend gave back; users: calls that are at work for it, guarded by `_changed`
     """
 
@@ -48,6 +49,7 @@ class Job:
     progress: Progress
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     references: References = field(default_factory=References)
+    lend: Lend | None = None
     captured: Captured = field(default_factory=lambda: Captured(time.time_ns()))
     allowed: frozenset[str] = frozenset()
     returned: Result | None = None
@@ -70,7 +72,7 @@ class Job:
         """What all solves of the build share."""
         with self._opening:
             if self._workroom is None:
-                self._workroom = self.held.enter_context(workroom.opened(engine, self.caller, self.allowed))
+                self._workroom = self.held.enter_context(workroom.opened(engine, self.caller, self.allowed, self.lend))
             return self._workroom
 
     def answer(self, result: Result | None, failure: EngineError | None = None) -> None:
@@ -128,14 +130,25 @@ _running: dict[str, Job] = {}  # guarded by `_changed`, as is the next
 _ended: collections.OrderedDict[str, Progress] = collections.OrderedDict()
 
 
-def begin(asked: SolveRequest, allowed: frozenset[str] = frozenset()) -> Job:
-    """A new build. allowed: its entitlements. Raises Conflict for a ref that is taken."""
-    with _changed:
-        if asked["Ref"] in _running or asked["Ref"] in _ended:
-            raise Conflict(f"job ID {asked['Ref']} exists")
-        job = Job(asked["Ref"], asked, Progress(asked["Ref"]), allowed=allowed)
-        _running[job.ref] = job
-        _changed.notify_all()
+def begin(
+    asked: SolveRequest, allowed: frozenset[str] = frozenset(), prepare: Callable[[Job], None] = lambda _: None
+) -> Job:
+    """A new build. allowed: its entitlements
+
+    prepare: is called with it before others can find it; what it raises leaves no build
+    Raises Conflict for a ref that is taken.
+    """
+    job = Job(asked["Ref"], asked, Progress(asked["Ref"]), allowed=allowed)
+    try:
+        prepare(job)
+        with _changed:
+            if job.ref in _running or job.ref in _ended:
+                raise Conflict(f"job ID {job.ref} exists")
+            _running[job.ref] = job
+            _changed.notify_all()
+    except BaseException:
+        job.close()
+        raise
     return job
 
 

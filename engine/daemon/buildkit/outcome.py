@@ -3,7 +3,10 @@
 Plain values. The job of the build keeps their layers and blobs from removal until it ends.
 """
 
+from collections.abc import Callable, Sequence
+
 from engine.daemon.build.graph.snapshot import Part
+from engine.daemon.build.graph.traced import Step
 from engine.daemon.images.image import Image
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
@@ -17,12 +20,14 @@ class Tree:
     parts: the layers of its files, the lowest first; none for an empty tree
     config: the document of the image that it would be (OCI image-spec, config.md), with rootfs and history
     image: the image of the store that it is already; None where an exporter has to make one
+    steps: gives what the nodes that lead to it have made, each after its inputs, for caches that travel
     """
 
     platform: Platform
     parts: tuple[Part, ...]
     config: Object
     image: Image | None = None
+    steps: Callable[[], Sequence[Step]] = tuple
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,9 +225,9 @@ _OPTIONS: Mapping[str, Callable[[Asked, str], None]] = {
     "frontend.caps": _caps,
 }
 # Where in a repository the client's directories lie, and what is to be attested: `attesting` reads both. Where else the
-# client's directories were built from: this engine keeps their mirrors apart by the client's own key. And the image of
-# the frontend that hands the file on to this one.
-_ELSEWHERE = ("vcs:", "attest:", "sharedkey:localdir:", "source")
+# client's directories were built from: this engine keeps their mirrors apart by the client's own key. The image of the
+# frontend that hands the file on to this one. And the caches, which `caching` reads where they stand a second time.
+_ELSEWHERE = ("vcs:", "attest:", "sharedkey:localdir:", "source", "cache-imports")
 # Build arguments that mean something to the frontend itself.
 _BUILT_IN: Mapping[str, Callable[[Asked, str], None]] = {
     "build-arg:BUILDKIT_CACHE_MOUNT_NS": _set("cache_namespace"),

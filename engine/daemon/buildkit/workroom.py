@@ -10,14 +10,17 @@ from engine.daemon.build.context import scratch
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.solver import Build, Solver, Teller, processors
-from engine.daemon.build.graph.work import Caller, Giver
+from engine.daemon.build.graph.work import Caller, Giver, Lend
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Workroom:
-    """scratch: descriptor of the directory; caller: who waits for the build; allowed: its entitlements"""
+    """scratch: descriptor of the directory; caller: who waits for the build; allowed: its entitlements
+
+    lend: gives what caches have that the client has named, None where it has named none
+    """
 
     engine: ContainerParts
     keeper: Keeper
@@ -25,19 +28,20 @@ class Workroom:
     scratch: int
     caller: Caller
     allowed: frozenset[str]
+    lend: Lend | None
 
     def solver(self, teller: Teller, giver: Giver | None) -> Solver:
         """A solver of nodes. giver: gives secrets and agents of the client, None for a client that cannot"""
         shared = (self.engine, self.keeper, self.results, self.scratch, self.caller)
-        return Solver(Build(*shared, teller, giver, self.allowed, processors()))
+        return Solver(Build(*shared, teller, giver, self.allowed, processors(), self.lend))
 
 
 @contextlib.contextmanager
-def opened(engine: ContainerParts, caller: Caller, allowed: frozenset[str]) -> Iterator[Workroom]:
+def opened(engine: ContainerParts, caller: Caller, allowed: frozenset[str], lend: Lend | None) -> Iterator[Workroom]:
     """The workroom of one build."""
     with Keeper(engine.images) as keeper, scratch(engine.settings.data_root) as directory:
         results = Results(engine.database, keeper, held=True)
         try:
-            yield Workroom(engine, keeper, results, directory, caller, allowed)
+            yield Workroom(engine, keeper, results, directory, caller, allowed, lend)
         finally:
             results.close()

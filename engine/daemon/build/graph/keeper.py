@@ -79,7 +79,7 @@ class Keeper:
             return None
         if len(below.parts) >= documents.MOST_LAYERS:
             raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")
-        self._pin([blob.digest])
+        self.pin([blob.digest])
         descriptor = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
         blob.keep()
         part = Part(layer, descriptor)
@@ -96,7 +96,7 @@ class Keeper:
         content = self.store.content
         manifest = documents.load(content.read(image.manifest, documents.LARGEST_DOCUMENT), "manifest")
         _, descriptors = documents.manifest_parts(manifest)
-        self._pin([each["digest"] for each in descriptors])
+        self.pin([each["digest"] for each in descriptors])
         layers = [self._layer(diff_id) for diff_id in image.diff_ids]
         found = Snapshot(tuple(Part(*pair) for pair in zip(layers, descriptors, strict=True)))
         with self._lock:
@@ -110,13 +110,24 @@ class Keeper:
 
     def part(self, diff_id: str, descriptor: Object) -> Part | None:
         """A layer of the store with its blob, both pinned; None where either has gone."""
-        self._pin([descriptor["digest"]])
+        self.pin([descriptor["digest"]])
         if not self.store.content.has(descriptor["digest"], descriptor["size"]):
             return None
         try:
             return Part(self._layer(diff_id), descriptor)
         except NotFound:
             return None
+
+    def borrowed(self, diff_id: str, descriptor: Object, below: Snapshot) -> Part:
+        """A layer above `below` whose blob is in the store and pinned, unpacked now if it was not before.
+
+        Raises Invalid where the blob is another layer than that, SystemFailure.
+        """
+        content = self.store.content
+        layer = self._session.layer(diff_id, lambda: content.open(descriptor["digest"]))
+        part = Part(layer, descriptor)
+        self._session.settle([each.layer for each in below.above(part).parts])
+        return part
 
     def _layer(self, diff_id: str) -> Layer:
         with self._lock:
@@ -127,7 +138,8 @@ class Keeper:
                 self._layers[diff_id] = known
         return known
 
-    def _pin(self, digests: Iterable[str]) -> None:
+    def pin(self, digests: Iterable[str]) -> None:
+        """Keep these blobs, which the store may get later, from removal."""
         names = list(digests)
         self.store.content.pin(names)
         with self._lock:

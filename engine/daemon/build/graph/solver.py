@@ -13,17 +13,18 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from engine.daemon.build.graph import inflight
+from engine.daemon.build.graph import inflight, traced
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.node import Input, Node, reachable
 from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.telling import Telling, Untold
-from engine.daemon.build.graph.work import Caller, Giver, Work
+from engine.daemon.build.graph.traced import Step
+from engine.daemon.build.graph.work import Caller, Giver, Lend, Work
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import worker
 from engine.dataclass import dataclass
-from engine.errors import CommandFailed, EngineError
+from engine.errors import CommandFailed, EngineError, Invalid
 
 _LOOK_SECONDS = 0.2
 # Threads of one build, of which most wait: for a client, a server, another build.
@@ -73,6 +74,14 @@ class Solved:
     created_ns: int = 0
 
 
+def _output(solved: dict[str, Solved], wanted: Input) -> Snapshot:
+    """One output of a solved node. Raises Invalid where what was lent has fewer than the node itself."""
+    outputs = solved[wanted.node.key].outputs
+    if wanted.index >= len(outputs):
+        raise Invalid(f"{wanted.node.name}: a cache has no such result of it")
+    return outputs[wanted.index]
+
+
 def processors() -> int:
     """How many nodes a build makes at once: as many as there are processors, and two where there is one.
 
@@ -88,6 +97,7 @@ class Build:
     keeper: keeps what is made and used; results: the cache; scratch: descriptor of a directory for intermediate files
     caller: who waits; teller: is told of the nodes; giver: gives secrets and agents, None for a client that cannot
     allowed: entitlements of the build; most: nodes that are made at the same time
+    lend: gives what others have made that the client trusts, None where there are none
     """
 
     engine: ContainerParts
@@ -99,6 +109,7 @@ class Build:
     giver: Giver | None = None
     allowed: frozenset[str] | None = frozenset()
     most: int = 1
+    lend: Lend | None = None
 
 
 class Solver:
@@ -112,7 +123,11 @@ class Solver:
     def snapshot(self, wanted: Input) -> Snapshot:
         """The tree of an output, solved now if it was not before. Raises EngineErrors, and what the caller raises."""
         self.solve([wanted.node])
-        return self._solved[wanted.node.key].outputs[wanted.index]
+        return _output(self._solved, wanted)
+
+    def steps(self, wanted: Input) -> list[Step]:
+        """What the nodes that lead to an output have made, once `solve` was called for it."""
+        return traced.steps([wanted], lambda node: (self._solved[node.key].identity, self._solved[node.key].outputs))
 
     def solved(self, node: Node) -> Solved:
         """What a node has made that `solve` was called for."""
@@ -226,8 +241,8 @@ class _Run:
 
     def _one(self, node: Node) -> None:
         error: BaseException | None = None
-        inputs = [self._solved[each.node.key].outputs[each.index] for each in node.inputs]
         try:
+            inputs = [_output(self._solved, each) for each in node.inputs]
             told = self._build.teller.begun(node)
             found = self._result(node, inputs, told)
         except BaseException as failure:
@@ -270,6 +285,10 @@ class _Run:
             return self._make(node, work, inputs, identity)
         results = self._build.results
         now = False
+        lent = self._lent(node, identity)
+        if lent is not None:
+            told.cached()
+            return lent
         while True:
             found = results.find(identity, now)
             if found is not None:
@@ -293,6 +312,14 @@ class _Run:
                 raise
             finally:
                 making.end(making.failure)
+
+    def _lent(self, node: Node, identity: str) -> Solved | None:
+        """What somebody else has made, where the cache has nothing. It stays this build's, and is not kept."""
+        if self._build.lend is None or self._build.results.find(identity) is not None:
+            return None
+        with self._waiting():
+            tree = self._build.lend(identity, self._build.keeper)
+        return None if tree is None else Solved((tree,), identity)
 
     def _make(self, node: Node, work: Work, inputs: list[Snapshot], identity: str) -> Solved:
         outputs = node.operation.make(work, inputs)

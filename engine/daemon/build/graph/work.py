@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.telling import Telling
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass
@@ -24,6 +25,10 @@ class Caller:
     watch: Callable[[int], object]
     check: Callable[[], None]
     gone: Callable[[], bool]
+
+
+Lend = Callable[[str, Keeper], Snapshot | None]
+"""Gives what a step of that identity has made somewhere else, kept by the keeper; None where nobody has it."""
 
 
 class Giver(Protocol):

@@ -35,10 +35,6 @@ InlineCache = Callable[[Tree, Sequence[Blob]], bytes | None]
 """What of the build's cache goes into the config of a tree that has these layers."""
 
 
-def _no_cache(_tree: Tree, _layers: Sequence[Blob]) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Wish:
     """How the image is to be.
@@ -56,14 +52,14 @@ class Wish:
 class Result:
     """What is exported. names: of the image; attestations: for each tree of the outcome, in order
 
-    epoch: seconds since 1970 after which nothing may have been made, or None; inline_cache: see `InlineCache`
+    epoch: seconds since 1970 after which nothing may have been made, or None; inline_cache: see there, None for none
     """
 
     outcome: Outcome
     names: Sequence[Reference] = ()
     attestations: Sequence[Sequence[Attestation]] = ()
     epoch: int | None = None
-    inline_cache: InlineCache = _no_cache
+    inline_cache: InlineCache | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +141,7 @@ def _tree(
     base = base_config(result.outcome, tree)
     based = documents.diff_ids_of(base)
     layers = layering.blobs(store, held, tree.parts, based, wish.layers, result.epoch, check)
-    cached = result.inline_cache(tree, layers)
+    cached = result.inline_cache(tree, layers) if result.inline_cache is not None else None
     config = documents.dump(_config(tree, layers, base, result.epoch, cached))
     config_type = documents.OCI_CONFIG if wish.layers.oci else documents.DOCKER_CONFIG
     config_part = documents.descriptor(config_type, made.keep(config), len(config))

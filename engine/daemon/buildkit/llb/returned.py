@@ -120,7 +120,7 @@ def _complete(tree: Tree, config: bytes | None) -> Tree:
         "history": _history(given, len(diff_ids)),
     }
     checked = documents.config_of(json.dumps(document).encode(), len(diff_ids))
-    return Tree(platforms.of(checked), tree.parts, checked)
+    return Tree(platforms.of(checked), tree.parts, checked, steps=tree.steps)
 
 
 def _history(given: Object, layers: int) -> list[Object]:

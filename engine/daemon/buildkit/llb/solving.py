@@ -4,6 +4,7 @@ It is made when the first graph comes, and ends with the build. Any thread of th
 table is held for a look or a change.
 """
 
+import functools
 import threading
 from collections.abc import Callable
 
@@ -62,7 +63,8 @@ class Solving:
             found = self._solver.snapshot(wanted) if wanted is not None else Snapshot()
         except EngineError as error:
             raise explaining.explained(error, self.shown.failed(error), sources) from error
-        return Tree(platform, found.parts, {})
+        steps = functools.partial(self._solver.steps, wanted) if wanted is not None else tuple
+        return Tree(platform, found.parts, {}, steps=steps)
 
 
 def _credentials(session: Session | None) -> Callable[[str], Object | None]:

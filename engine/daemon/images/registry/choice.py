@@ -161,6 +161,25 @@ class Choice:
         return platform.of(documents.load(self._content.read(digest, documents.LARGEST_DOCUMENT), "image config"))
 
 
+class Fixed:
+    """A plan that is made already, in place of a choice."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def whole(self) -> Plan:
+        """The plan."""
+        return self._plan
+
+    def blobs(self) -> set[str]:
+        """The digests of its configs and layers."""
+        return set(self._plan.blobs)
+
+    def everything(self) -> list[str]:
+        """The same, for there are no documents of it in the store."""
+        return list(self._plan.blobs)
+
+
 def _is_attestation(entry: Object) -> bool:
     """True for an attestation, which BuildKit adds to an image's index; it has no platform of its own."""
     annotations = entry.get("annotations")

@@ -16,7 +16,7 @@ from engine.daemon.images import platform
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference, check_digest
-from engine.daemon.images.registry.choice import Choice, Document, Plan
+from engine.daemon.images.registry.choice import Choice, Document, Fixed, Plan
 from engine.daemon.images.registry.download import Cancelled
 from engine.daemon.images.registry.report import Progress, Report
 from engine.daemon.images.registry.upload import Blob
@@ -49,7 +49,10 @@ def push(
     images = _images(store, reference)
     writer = Writer(reference, tuple(store.settings.insecure_registries), auth)
     with contextlib.closing(writer.transport), _told_as_docker():
-        pushes = [_Push(store, writer, named, image.descriptor, wanted, report, image=image) for named, image in images]
+        pushes = [
+            _Push(store, writer, named, Choice(store.content, image.descriptor), report, wanted, image)
+            for named, image in images
+        ]
         with contextlib.ExitStack() as stack:
             for one in pushes:
                 stack.enter_context(one.pinned())
@@ -70,14 +73,30 @@ def push_target(
 ) -> None:
     """Push an index or manifest with all that it names from the content store, which need be no image there.
 
-    reference: name with the tag or the digest under which it is pushed; target: its descriptor; look: called now and
-    then, and raises to end it; insecure: the registry may be one without TLS, or with a certificate of its own
+    target: its descriptor; the others: as of `push_plan`
+    """
+    push_plan(store, reference, Choice(store.content, target).whole(), insecure, auth, progress, look)
+
+
+def push_plan(
+    store: Catalogue,
+    reference: Reference,
+    plan: Plan,
+    insecure: bool,
+    auth: Object | None,
+    progress: Progress,
+    look: Callable[[], None],
+) -> None:
+    """Push what is planned, whose blobs are in the content store.
+
+    reference: name with the tag or the digest under which it is pushed; look: called now and then, and raises to end
+    it; insecure: the registry may be one without TLS, or with a certificate of its own
     Raises NotFound, Conflict, Unauthorized, SystemFailure.
     """
     trusted = (*store.settings.insecure_registries, *((reference.domain,) if insecure else ()))
     writer = Writer(reference, trusted, auth)
     with contextlib.closing(writer.transport), _told_as_docker():
-        one = _Push(store, writer, reference, target, None, Report(progress), look)
+        one = _Push(store, writer, reference, Fixed(plan), Report(progress), look=look)
         with one.pinned():
             writer.greet(sorted(one.all_sources())[:_MOST_NEIGHBOURS])
             one.run()
@@ -121,29 +140,28 @@ def _told_as_docker() -> Iterator[None]:
 
 
 class _Push:
-    """The push of one image under one name. root: descriptor of its index or manifest; image: None for none here"""
+    """The push of one image under one name. image: None for what is none here"""
 
     def __init__(
         self,
         store: Catalogue,
         writer: Writer,
         reference: Reference,
-        root: Object,
-        wanted: platform.Platform | None,
+        choice: Choice | Fixed,
         report: Report,
-        look: Callable[[], None] = lambda: None,
+        wanted: platform.Platform | None = None,
         image: Image | None = None,
+        look: Callable[[], None] = lambda: None,
     ):
         self._store = store
         self._content = store.content
         self._writer = writer
         self._reference = reference
         self._image = image
-        self._root = root
         self._look = look
         self._wanted = wanted
         self._report = report
-        self._choice = Choice(self._content, root)
+        self._choice = choice
 
     def pinned(self) -> contextlib.AbstractContextManager[None]:
         """A context during which no document or blob of the image can be removed."""
@@ -170,14 +188,16 @@ class _Push:
             blobsources.remember(connection, self._reference.domain, self._reference.path, plan.blobs)
         name, target = self._reference.tag or self._reference.digest, plan.target
         self._report.line(f"{name}: digest: {target['digest']} size: {target['size']}")
-        if target["digest"] != self._root["digest"] and self._wanted is None:
-            instead = {"originalIndex": self._root, "selectedManifest": target}
+        if self._image is not None and target["digest"] != self._image.id and self._wanted is None:
+            instead = {"originalIndex": self._image.descriptor, "selectedManifest": target}
             self._report.aux({"manifestPushedInsteadOfIndex": True, **instead})
         result = {"Tag": self._reference.tag, "Digest": target["digest"], "Size": target["size"]}
         self._report.aux(result)
         self._store.announce("push", self._reference.familiar, self._reference.familiar_name, self._image)
 
     def _plan(self) -> Plan:
+        if isinstance(self._choice, Fixed):
+            return self._choice.whole()
         familiar = self._reference.familiar
         if self._wanted is not None:
             return self._choice.of_platform(self._wanted, familiar)
