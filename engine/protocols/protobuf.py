@@ -57,13 +57,13 @@ class _Bounds:
 class _Kind:
     """How one value is written. wire: its wire type; zero: what is meant where it is missing
 
-    write: the value as bytes, without a tag or length; read: the value of such bytes, at this depth
+    write: the value as bytes, without a tag or length; read: the value of such bytes, or of a number that was read
     """
 
     wire: int
     zero: object
     write: Callable[[Any], bytes]
-    read: Callable[[bytes, "_Bounds"], object]
+    read: Callable[[Any, "_Bounds"], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,33 @@ class _Field:
     kind: _Kind
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The fields of a message by their numbers. zeros: what is meant where none is sent; several: lists and maps"""
+
+    fields: dict[int, _Field]
+    zeros: dict[str, object]
+    several: tuple[tuple[str, type], ...]
+
+    def nothing(self) -> dict[str, Any]:
+        """A message in which nothing was sent."""
+        found = self.zeros.copy()
+        for name, kind in self.several:
+            found[name] = kind()
+        return found
+
+
+_KINDS = {"list": list, "map": dict}
+
+
+def _tabled(fields: dict[int, _Field]) -> _Table:
+    several = tuple((field.name, _KINDS[field.shape]) for field in fields.values() if field.shape != "one")
+    return _Table(fields, {field.name: field.kind.zero for field in fields.values()}, several)
+
+
 @functools.cache
-def _table(message: type) -> dict[int, _Field]:
-    """The fields of a message by their numbers, read from its declaration."""
+def _table(message: type) -> _Table:
+    """The fields of a message, read from its declaration."""
     found = {}
     for name, hint in typing.get_type_hints(message, include_extras=True).items():
         declared, number, *more = typing.get_args(hint)
@@ -89,7 +113,7 @@ def _table(message: type) -> dict[int, _Field]:
             shape, of = "map", declared
         kind = _entry(*typing.get_args(of)) if shape == "map" else _kind(of, more[0] if more else "")
         found[number] = _Field(name, number, shape, kind)
-    return found
+    return _tabled(found)
 
 
 @functools.cache
@@ -97,11 +121,11 @@ def _kind(of: Any, number: str) -> _Kind:
     if isinstance(of, types.UnionType):  # `X | None`
         of = next(each for each in typing.get_args(of) if each is not types.NoneType)
     if of is bool:
-        return _Kind(_VARINT, False, lambda value: _varint(int(value)), lambda data, _: bool(_unsigned(data)))
+        return _Kind(_VARINT, False, lambda value: _varint(int(value)), lambda number, _: bool(number))
     if of is int and number == UNSIGNED:
-        return _Kind(_VARINT, 0, _varint, lambda data, _: _unsigned(data))
+        return _Kind(_VARINT, 0, _varint, lambda number, _: number)
     if of is int:
-        return _Kind(_VARINT, 0, lambda value: _varint(value & _ALL), _read_signed)
+        return _Kind(_VARINT, 0, lambda value: _varint(value & _ALL), lambda number, _: _signed(number))
     if of is str:
         return _Kind(_LENGTH, "", lambda value: value.encode("utf-8", "replace"), lambda data, _: _text(data))
     if of is bytes:
@@ -117,8 +141,10 @@ def _entry(key: Any, value: Any) -> _Kind:
     def write(entry: tuple[object, object]) -> bytes:
         return b"".join(_tagged(fields[number], each) for number, each in enumerate(entry, 1))  # zeros too
 
+    table = _tabled(fields)
+
     def read(data: bytes, bounds: _Bounds) -> object:
-        found = _read(fields, data, bounds)
+        found = _read(table, data, bounds)
         return found["key"], found["value"]
 
     return _Kind(_LENGTH, None, write, read)
@@ -126,7 +152,7 @@ def _entry(key: Any, value: Any) -> _Kind:
 
 def encode(message: type, value: Mapping[str, object]) -> bytes:
     """A message in its binary form. What is 0, empty or None is left out, as protobuf 3 does."""
-    return _written(_table(message), value)
+    return _written(_table(message).fields, value)
 
 
 def _written(fields: dict[int, _Field], value: Mapping[str, object]) -> bytes:
@@ -162,63 +188,65 @@ def _decode(message: Any, data: bytes, bounds: _Bounds) -> dict[str, object]:
     return _read(_table(message), data, bounds)
 
 
-def _read(fields: dict[int, _Field], data: bytes, bounds: _Bounds) -> dict[str, object]:
+def _read(table: _Table, data: bytes, bounds: _Bounds) -> dict[str, object]:
     bounds.depth += 1
     if bounds.depth > _DEEPEST:
         raise Invalid("protobuf: messages lie too deep in each other")
-    found: dict[str, Any] = {
-        field.name: [] if field.shape == "list" else {} if field.shape == "map" else field.kind.zero
-        for field in fields.values()
-    }
-    place = 0
-    while place < len(data):
+    found, fields = table.nothing(), table.fields
+    place, end = 0, len(data)
+    while place < end:
         bounds.take()
-        tag, place = _varint_at(data, place)
-        number, wire = tag >> 3, tag & 7
-        piece, place = _piece(data, place, wire)
-        field = fields.get(number)
-        if not 0 < number < _FIRST_WRONG:
+        tag = data[place]
+        place += 1
+        if tag >= 0x80:  # most tags and lengths are one byte, and there are a million of them in a large context
+            tag, place = _varint_at(data, place - 1)
+        wire, field = tag & 7, fields.get(tag >> 3)
+        value, place = _piece(data, place, end, wire)
+        if not 0 < tag >> 3 < _FIRST_WRONG:
             raise Invalid("protobuf: a field without a number")
         if field is None:
             continue
         kind = field.kind
         if field.shape == "list" and wire == _LENGTH != kind.wire:
-            found[field.name] += [kind.read(each, bounds) for each in _unpacked(piece, kind.wire, bounds)]
+            found[field.name] += [kind.read(each, bounds) for each in _unpacked(value, kind.wire, bounds)]
         elif wire != kind.wire:
             raise Invalid(f"protobuf: the field {field.name} has another type")
         elif field.shape == "one":
-            found[field.name] = kind.read(piece, bounds)
+            found[field.name] = kind.read(value, bounds)
         elif field.shape == "list":
-            found[field.name].append(kind.read(piece, bounds))
+            found[field.name].append(kind.read(value, bounds))
         else:
-            key, value = cast("tuple[object, object]", kind.read(piece, bounds))
-            found[field.name][key] = value
+            key, entry = cast("tuple[object, object]", kind.read(value, bounds))
+            found[field.name][key] = entry
     bounds.depth -= 1
     return found
 
 
-def _piece(data: bytes, place: int, wire: int) -> tuple[bytes, int]:
-    """The bytes of one value, and the place behind them."""
+def _piece(data: bytes, place: int, end: int, wire: int) -> tuple[Any, int]:
+    """One value, which is a number or bytes, and the place behind it."""
     if wire == _VARINT:
-        _, end = _varint_at(data, place)
-        return data[place:end], end
+        return _varint_at(data, place)
     if wire == _LENGTH:
-        length, place = _varint_at(data, place)
+        if place < end and data[place] < 0x80:
+            length = data[place]
+            place += 1
+        else:
+            length, place = _varint_at(data, place)
     elif wire in (_FOUR, _EIGHT):
         length = 4 if wire == _FOUR else 8
     else:  # groups, which are no part of protobuf 3
         raise Invalid("protobuf: a field of an unknown type")
-    if length > len(data) - place:
+    if length > end - place:
         raise Invalid("protobuf: a field is cut")
     return data[place : place + length], place + length
 
 
-def _unpacked(data: bytes, wire: int, bounds: _Bounds) -> list[bytes]:
+def _unpacked(data: bytes, wire: int, bounds: _Bounds) -> list[Any]:
     """The values of a packed list."""
     pieces, place = [], 0
     while place < len(data):
         bounds.take()
-        piece, place = _piece(data, place, wire)
+        piece, place = _piece(data, place, len(data), wire)
         pieces.append(piece)
     return pieces
 
@@ -245,12 +273,7 @@ def _varint_at(data: bytes, place: int) -> tuple[int, int]:
     raise Invalid("protobuf: a number has no end")
 
 
-def _unsigned(data: bytes) -> int:
-    return _varint_at(data, 0)[0]
-
-
-def _read_signed(data: bytes, _: object) -> int:
-    number = _unsigned(data)
+def _signed(number: int) -> int:
     return number - 2 * _SIGN if number & _SIGN else number
 
 

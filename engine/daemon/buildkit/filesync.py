@@ -91,6 +91,15 @@ def receive(
         receiving.ended()
 
 
+@dataclass(slots=True)
+class _Coming:
+    """A file that was asked for. fd: what is written to; come: bytes so far"""
+
+    fd: int
+    entry: Entry
+    come: int = 0
+
+
 class _Receiving:
     """The daemon's side of one conversation."""
 
@@ -99,7 +108,7 @@ class _Receiving:
         self._root = root
         self._progress = progress
         self._come = 0
-        self._open: dict[int, tuple[int, Entry]] = {}
+        self._open: dict[int, _Coming] = {}
 
     def _next(self) -> Packet:
         packet = self._call.receive()
@@ -131,12 +140,11 @@ class _Receiving:
             known = self._open.get(packet["ID"])
             if packet["type"] != fsutil.DATA or known is None:
                 raise Invalid("the client sends data that nobody has asked for")
-            fd, entry = known
             if packet["data"]:
-                self._write(fd, entry, packet["data"])
+                self._write(known, packet["data"])
                 continue
-            del self._open[entry.number]
-            mirror.close(fd, entry)
+            del self._open[known.entry.number]
+            mirror.close(known.fd, known.entry)
             left -= 1
             following = next(waiting, None)
             if following is not None:
@@ -146,16 +154,17 @@ class _Receiving:
     def _ask(self, entry: Entry) -> None:
         check_space(self._root)
         check_room(self._root, entry.size)
-        self._open[entry.number] = mirror.create(self._root, entry), entry
+        self._open[entry.number] = _Coming(mirror.create(self._root, entry), entry)
         self._call.send({"type": fsutil.REQUEST, "ID": entry.number})
 
-    def _write(self, fd: int, entry: Entry, data: bytes) -> None:
+    def _write(self, file: _Coming, data: bytes) -> None:
         self._come += len(data)
-        if os.lseek(fd, 0, os.SEEK_CUR) + len(data) > entry.size:
-            raise Invalid(f"{entry.path}: it has changed while it was sent")
+        file.come += len(data)
+        if file.come > file.entry.size:
+            raise Invalid(f"{file.entry.path}: it has changed while it was sent")
         view = memoryview(data)
         while view:
-            view = view[os.write(fd, view) :]
+            view = view[os.write(file.fd, view) :]
         self._progress(self._come)
 
     def refuse(self, error: EngineError) -> None:
@@ -175,6 +184,6 @@ class _Receiving:
 
     def close(self) -> None:
         """Close the files that have not come whole."""
-        for fd, _ in self._open.values():
-            os.close(fd)
+        for file in self._open.values():
+            os.close(file.fd)
         self._open.clear()

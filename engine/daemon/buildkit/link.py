@@ -68,9 +68,11 @@ class Stream:
                         raise Lost(self._cut)
                     self._messages.end()
                     return None
-                piece = self._waiting.popleft()
-                self._link.consumed(self.number, piece.taken)
-            self._ready.extend(self._messages.feed(piece.data))
+                pieces = tuple(self._waiting)
+                self._waiting.clear()
+                self._link.consumed(self.number, sum(piece.taken for piece in pieces))
+            for piece in pieces:
+                self._ready.extend(self._messages.feed(piece.data))
         return self._ready.popleft()
 
     def answered(self) -> list[Field]:

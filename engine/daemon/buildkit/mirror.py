@@ -7,7 +7,9 @@ mirror that a power cut has torn is seen to differ, or is removed whole.
 """
 
 import contextlib
+import functools
 import os
+import re
 import stat
 from collections.abc import Iterator
 
@@ -22,6 +24,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_ENTRIES = 2_000_000
 _LONGEST_PATH = 4096
+_PATH = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}(?:/(?!\.\.?(?:/|\Z))[^/\0]{1,255})*")
 _MOST_WORDS = 64 << 20  # characters of all paths and links together
 _BESIDE = 4096  # bytes that a file takes beside its contents
 _LOOK_EACH = 500  # files that are made without a look at the room on the disk
@@ -50,6 +53,7 @@ class Entry:
         return stat.S_ISREG(self.mode) and not self.link
 
 
+@functools.lru_cache(64)  # a context has few modes
 def mode_of(go: int) -> int:
     """Go's FileMode as the mode of stat(2). Raises Invalid for a kind that no build context has."""
     kind = _KINDS.get(go & _GO_KINDS)
@@ -98,8 +102,7 @@ class Listing:
 
 
 def _check_path(path: str) -> None:
-    parts = path.split("/")
-    if "\0" in path or len(path) >= _LONGEST_PATH or any(part in ("", ".", "..") or len(part) > 255 for part in parts):
+    if len(path) >= _LONGEST_PATH or not _PATH.fullmatch(path):
         raise Invalid(f"{path[:100]!r} is no path of a build context")
 
 
@@ -108,23 +111,25 @@ def settle(root: int, listing: Listing) -> list[Entry]:
 
     root: descriptor of the mirror. Raises OSError.
     """
-    _remove(root, "", listing.entries)
-    wanted = []
-    for number, (path, entry) in enumerate(listing.entries.items()):
-        if number % _LOOK_EACH == 0:
+    there = _remove(root, listing.entries)
+    wanted, made = [], 0
+    for path, entry in listing.entries.items():
+        if path in there:
+            continue
+        if made % _LOOK_EACH == 0:
             check_space(root)
-        with _parent(root, path) as (above, name):
-            if entry.has_data:
-                if not _is_there(above, name):
-                    wanted.append(entry)
-            elif not _is_there(above, name):
+        made += 1
+        if entry.has_data:
+            wanted.append(entry)
+        else:
+            with _parent(root, path) as (above, name):
                 _make(above, name, entry)
     return wanted
 
 
-def _remove(root: int, below: str, entries: dict[str, Entry]) -> None:
-    """Remove what is there and is not to be, from `below` on; no directory is entered that goes anyway."""
-    waiting = [below]
+def _remove(root: int, entries: dict[str, Entry]) -> set[str]:
+    """Remove what is there and is not to be; the paths that stay. No directory is entered that goes anyway."""
+    waiting, there = [""], set[str]()
     while waiting:
         directory = waiting.pop()
         fd = open_beneath(root, directory, _DIRECTORY, no_symlinks=True)
@@ -136,6 +141,7 @@ def _remove(root: int, below: str, entries: dict[str, Entry]) -> None:
                 seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 entry = entries.get(path)
                 if entry is not None and _is_same(fd, name, seen, entry):
+                    there.add(path)
                     if stat.S_ISDIR(seen.st_mode):
                         waiting.append(path)
                 elif stat.S_ISDIR(seen.st_mode):
@@ -144,6 +150,7 @@ def _remove(root: int, below: str, entries: dict[str, Entry]) -> None:
                     os.unlink(name, dir_fd=fd)
         finally:
             os.close(fd)
+    return there
 
 
 def _is_same(above: int, name: str, seen: os.stat_result, entry: Entry) -> bool:
@@ -158,14 +165,6 @@ def _is_same(above: int, name: str, seen: os.stat_result, entry: Entry) -> bool:
         return False
     size = entry.size if stat.S_ISREG(entry.mode) else 0
     return (seen.st_mode, seen.st_size, seen.st_mtime_ns) == (entry.mode, size, entry.time_ns)
-
-
-def _is_there(above: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=above, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _make(above: int, name: str, entry: Entry) -> None:

@@ -61,7 +61,7 @@ def oracle() -> Any:
     inner.field.add(name="name", number=1, type=9, label=1)
     inner.field.add(name="deeper", number=2, type=11, type_name=".t.Inner", label=1)
     outer = file.message_type.add(name="Outer")
-    for name, field in protobuf._table(Outer).items():
+    for name, field in protobuf._table(Outer).fields.items():
         _add(outer, field.name, name, KINDS[field.name])
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
