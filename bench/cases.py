@@ -69,6 +69,20 @@ CASES = (
     Case("save", "save of the same", "MB/s", False, Goal(0.7, "tar -c")),
     Case("rebuild", "build of 10 steps, all of them cached", "ms", True, Goal(100)),
     Case("run_step", "RUN in a build, over its command", "ms", True, Goal(15)),
+    Case(
+        "buildx_again", "docker build (BuildKit): 10 steps, 10,000 files, nothing new", "ms", True, Goal(0.5, "dockerd")
+    ),
+    Case("buildx_one", "the same with one file of the 10,000 changed", "ms", True),
+    Case("buildx_sent", "docker build with a context of 200 MB that is new", "ms", True, Goal(0.5, "dockerd")),
+    Case(
+        "buildx_stages",
+        "docker build of 8 independent stages: one after another over side by side",
+        "x",
+        False,
+        Goal(1.8),
+    ),
+    Case("buildx_run", "RUN in docker build, over its command", "ms", True, Goal(20)),
+    Case("buildx_memory", "memory at its most during these builds (PSS)", "MB", True, Goal(60)),
     Case("pull_memory", "memory at its most during the pull (PSS)", "MB", True, Goal(60)),
     Case("load_memory", "the same during the load", "MB", True, Goal(60)),
     Case("save_memory", "the same during the save", "MB", True, Goal(60)),
