@@ -69,6 +69,22 @@ def test_a_quiet_build_tells_the_image_alone(daemon: Daemon, busybox: str) -> No
     assert line["stream"].startswith("sha256:") and line["stream"].endswith("\n")
 
 
+def test_limits_hold_for_the_steps(daemon: Daemon, busybox: str) -> None:
+    id, answers = uuid.uuid4().hex, list[Answer]()
+    query = {"cpuperiod": 100000, "cpuquota": 50000, "memory": 0, "buildid": id}
+    dockerfile = f"FROM busybox\nRUN echo {unique()}; sleep 1000\n"
+    thread = threading.Thread(target=lambda: answers.append(ask(daemon, dockerfile, **query)))
+    thread.start()
+    end = time.monotonic() + LONG
+    while not (running := daemon.request("GET", "/containers/json").json()):
+        assert time.monotonic() < end and not answers, answers
+        time.sleep(0.05)
+    config = daemon.request("GET", f"/containers/{running[0]['Id']}/json").json()["HostConfig"]
+    daemon.request("POST", f"/build/cancel?id={id}", checked=False)
+    thread.join(LONG)
+    assert (config["CpuPeriod"], config["CpuQuota"], config["Memory"]) == (100000, 50000, 0)
+
+
 def test_a_failure_is_the_last_line(daemon: Daemon, busybox: str) -> None:
     answer = ask(daemon, f"FROM busybox\nRUN echo {unique()}; exit 3\n")
     last = answer.lines[-1]
@@ -82,7 +98,7 @@ def test_a_failure_is_the_last_line(daemon: Daemon, busybox: str) -> None:
     ("query", "words"),
     [
         ({"version": "3"}, "invalid version 3"),
-        ({"memory": "5"}, "memory is not supported by BuildKit"),
+        ({"squash": "1"}, "squash is not supported by BuildKit"),
         ({"networkmode": "bridge"}, 'network mode "bridge" not supported by buildkit'),
         ({"outputs": '[{"Type":"a"},{"Type":"b"}]'}, "multiple outputs not supported"),
         ({"outputs": '[{"Type":1}]'}, "error reading outputs"),

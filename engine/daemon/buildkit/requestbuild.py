@@ -1,8 +1,8 @@
 """Builds by BuildKit that a request to POST /build asks for with `version=2`, as clients did before buildx.
 
 The request's thread builds. Another one tells the client what the build does, line by line: each message of progress in
-binary form, then the image. What dockerd leaves out without a word where BuildKit has nothing of its kind, such as a
-limit of memory, is refused here.
+binary form, then the image. Of what BuildKit has nothing like, and dockerd leaves out without a word, the limits hold
+for each step here as with the classic builder, and the rest is refused.
 """
 
 import base64
@@ -36,12 +36,11 @@ _SESSION = "client-session"
 _MOST_RUNNING = 1000
 # Parameters that BuildKit has nothing for, and the values that ask for nothing.
 _UNKNOWN = {
-    **dict.fromkeys(("memory", "memswap", "cpushares", "cpuperiod", "cpuquota"), ("", "0")),
-    **dict.fromkeys(("cpusetcpus", "cpusetmems"), ("",)),
-    **dict.fromkeys(("squash",), ("", "0", "false", "False")),
+    "squash": ("", "0", "false", "False"),
     "isolation": ("", "default"),
     "securityopt": ("", "null", "[]"),
 }
+_LIMITS = ("memory", "memswap", "cpushares", "cpuperiod", "cpuquota", "cpusetcpus", "cpusetmems")
 _lock = threading.Lock()
 _running: dict[str, Callable[[str], None]] = {}  # by the ids that their clients gave them, what gives them up
 
@@ -105,6 +104,7 @@ def _attributes(query: Query, arguments: dict[str, str | None]) -> dict[str, str
         "shm-size": str(query.number("shmsize") or ""),
         "ulimit": ",".join(_limits(query)),
         "cgroup-parent": query.text("cgroupparent"),
+        **{name: query.text(name) for name in _LIMITS if query.text(name) != "0"},
     }
     return {
         **{key: value for key, value in given.items() if value},
