@@ -196,8 +196,11 @@ def prune(engine: ContainerParts, asked: AskedPruning) -> tuple[list[str], int]:
     return [record.id for record in removed], sum(record.size for record in removed)
 
 
-def pruned(engine: ContainerParts, asked: AskedPruning) -> list[Record]:
-    """Remove what the filters and limits choose. Returns the removed records. Raises Invalid."""
+def pruned(engine: ContainerParts, asked: AskedPruning, told: bool = True) -> list[Record]:
+    """Remove what the filters and limits choose. Returns the removed records. Raises Invalid.
+
+    told: an event is published, as for every client that asks for it
+    """
     tests = [_FILTERS[name](values) for name, values in asked.filters.items()]
     everything = records(engine)
     total = sum(record.size for record in everything)
@@ -218,7 +221,8 @@ def pruned(engine: ContainerParts, asked: AskedPruning) -> list[Record]:
         deleted.append(record)
         freed += record.size
     _drop(engine, deleted)
-    engine.events.publish("builder", "prune", "", {"reclaimed": str(freed)})
+    if told:
+        engine.events.publish("builder", "prune", "", {"reclaimed": str(freed)})
     return deleted
 
 

@@ -6,6 +6,7 @@ A build has one, made by the first call that needs it, and closed at the build's
 import contextlib
 from collections.abc import Iterator
 
+from engine.daemon.build import tending
 from engine.daemon.build.context import scratch
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.results import Results
@@ -45,3 +46,4 @@ def opened(engine: ContainerParts, caller: Caller, allowed: frozenset[str], lend
             yield Workroom(engine, keeper, results, directory, caller, allowed, lend)
         finally:
             results.close()
+    tending.begin(engine)
