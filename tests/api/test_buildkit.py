@@ -53,6 +53,7 @@ def test_the_worker(daemon: Daemon) -> None:
     ("more", "words"),
     [
         ({"Frontend": "moon.v0"}, "the frontend moon.v0 is not built in this engine"),
+        ({"Entitlements": ["device"]}, "devices of builds (--allow device) are not built in this engine"),
         ({"EnableSessionExporter": True}, "exporting through the session is not built in this engine"),
         ({"Cache": {"Exports": [{"Type": "gha"}]}}, "the cache gha (--cache-to) is not built in this engine"),
         ({"Exporters": [{"Type": "x"}]}, "the exporter x (--output) is not built in this engine"),

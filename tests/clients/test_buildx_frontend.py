@@ -85,6 +85,22 @@ def test_git_is_a_context_by_name_and_a_source_and_the_context(buildx: Building,
     assert ".git" not in re.findall(r"^#\d+ \d+\.\d+ (\S+)$", output, re.MULTILINE)
 
 
+def test_a_repository_is_the_context(buildx: Building, server: GitServer) -> None:
+    output = told(buildx("build", server.url("a")))
+    assert "[internal] load remote build context" in output
+    assert re.search(r"^#\d+ \d+\.\d+ of git$", output, re.MULTILINE)
+    assert re.search(r"^#\d+ \d+\.\d+ below$", told(buildx("build", f"{server.url('a')}#main:sub")), re.MULTILINE)
+    assert "does not contain ref absent" in told(buildx("build", f"{server.url('a')}#absent"), 1)
+    own = b"FROM busybox\nCOPY file /own\nRUN cat /own; echo own\n"
+    output = told(buildx("build", "-f", "-", server.url("a"), input=own))
+    assert re.search(r"^#\d+ \d+\.\d+ own$", output, re.MULTILINE)
+
+
+def test_devices_are_refused_by_name(buildx: Building) -> None:
+    write(buildx, "FROM busybox", "RUN --device=vendor.example/class=one true")
+    assert "(RUN --device) are not built in this engine" in told(buildx("build", "."), 1)
+
+
 def test_stages_can_be_built_anew(buildx: Building) -> None:
     write(buildx, "FROM busybox AS one", "RUN echo first", "FROM one AS two", "RUN echo second")
     told(buildx("buildx", "build", "."))

@@ -21,7 +21,7 @@ from engine.daemon.build.workdir import MakingDirectory
 from engine.daemon.dockerfile import commands
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, replace
-from engine.errors import Invalid
+from engine.errors import Invalid, NotBuilt
 
 # BuildKit's directory for a here-document that is a program.
 _PIPES = "/dev/pipes"
@@ -70,6 +70,8 @@ class AskedRun:
 
 def asked_run(around: Surroundings, state: State, command: commands.Run) -> AskedRun:
     """A RUN with its words and mounts resolved. Raises Invalid for what cannot be, and what `source` raises."""
+    if command.devices:
+        raise NotBuilt("devices of a command (RUN --device) are not built in this engine")
     argv, program = _argv(state, command)
     own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
     arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}

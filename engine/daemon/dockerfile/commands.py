@@ -42,7 +42,8 @@ class Run:
 
     Exactly one of `argv` (exec form), `shell` (a text for the SHELL) and `script` (a heredoc that begins with #!).
     A heredoc that is the whole command, and one inside a longer command, are already part of `shell`. `script` is the
-    text of a program, which the build puts in a file and runs: no shell reads it.
+    text of a program, which the build puts in a file and runs: no shell reads it. devices: as written, each a line of
+    names and values
     """
 
     argv: tuple[str, ...] | None = None
@@ -51,6 +52,7 @@ class Run:
     mounts: tuple[Mount, ...] = ()
     network: str = "default"
     security: str = "sandbox"
+    devices: tuple[str, ...] = ()
     heredocs: tuple[Heredoc, ...] = ()
 
 

@@ -134,6 +134,7 @@ def _run(reading: _Reading) -> commands.Run:
         mounts=tuple(mounts.read(line, reading.expand) for line in given.lists["mount"]),
         network=network,
         security=security,
+        devices=reading.all_meant(given.lists["device"]),
         heredocs=reading.instruction.heredocs,
     )
 
@@ -358,7 +359,7 @@ _FILES = {
     "exclude": flags.TEXTS,
 }
 _ADDED = {"keep-git-dir": flags.BOOLEAN, "checksum": flags.TEXT, "unpack": flags.BOOLEAN}
-_RUN = {"mount": flags.TEXTS, "network": flags.TEXT, "security": flags.TEXT}
+_RUN = {"device": flags.TEXTS, "mount": flags.TEXTS, "network": flags.TEXT, "security": flags.TEXT}
 
 TABLE: dict[str, Row] = {
     "ADD": Row(forms.exec_or_space, {**_FILES, **_ADDED}, _add),
