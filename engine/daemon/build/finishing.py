@@ -44,7 +44,8 @@ def _step(entry: Entry, solver: Solver) -> Object:
         solved = solver.solved(entry.node)
         below = solver.solved(entry.node.inputs[0].node).outputs[entry.node.inputs[0].index]
         if len(solved.outputs[0].parts) > len(below.parts):
-            return {"created": rfc3339(solved.created_ns), **step}
+            # Of what somebody else has made the moment is unknown.
+            return {"created": rfc3339(solved.created_ns), **step} if solved.created_ns else step
     return {**step, "empty_layer": True}
 
 
