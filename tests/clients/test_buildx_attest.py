@@ -87,6 +87,18 @@ def test_provenance(buildx: Building, tag: str, tmp_path: Path, mode: str) -> No
     assert ("source" in run["metadata"]["buildkit_metadata"]) == (mode == "max")
 
 
+def test_images_are_materials(buildx: Building, docker: Client, tag: str, tmp_path: Path) -> None:
+    """Each with its digest, also one that is only copied from; with them and nothing else the list is complete."""
+    buildx.write("RUN true", "FROM scratch", "COPY --from=busybox /etc/passwd /p")
+    lines = (buildx.place / "Dockerfile").read_text()
+    told(buildx("build", *output(tmp_path / "l", tag), "--provenance=mode=max", "-", input=lines.encode()))
+    (statement,) = attested(tmp_path / "l")
+    (used,) = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    id = said(docker("inspect", "-f", "{{.Id}}", "busybox")).strip()
+    assert used["uri"].startswith("pkg:docker/busybox@latest?platform=linux%2F")
+    assert f"sha256:{used['digest']['sha256']}" == id
+
+
 def test_the_older_form(buildx: Building, tag: str, tmp_path: Path) -> None:
     buildx.write("RUN true")
     told(buildx("build", "--provenance=mode=max,version=v0.2", *output(tmp_path / "l", tag), "."))

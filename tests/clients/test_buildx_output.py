@@ -178,6 +178,7 @@ def test_a_push_that_fails_is_told(buildx: Building) -> None:
 @pytest.mark.parametrize(
     ("options", "kinds"),
     [
+        ("compression=zstd", ["+gzip", "+zstd"]),
         ("compression=zstd,compression-level=9,force-compression=true", ["+zstd", "+zstd"]),
         ("compression=uncompressed,force-compression=true", ["", ""]),
         ("compression=gzip,compression-level=9", ["+gzip", "+gzip"]),
@@ -186,7 +187,7 @@ def test_a_push_that_fails_is_told(buildx: Building) -> None:
 def test_compression(
     buildx: Building, docker: Client, registry: Registry, tag: str, options: str, kinds: list[str]
 ) -> None:
-    """The image runs from here, and from the registry."""
+    """Layers of the base keep theirs unless it is forced; the image runs from here, and from the registry."""
     name = f"{registry.address}/{tag}"
     buildx.write("RUN echo squeezed > /f", 'CMD ["cat", "/f"]')
     told(buildx("build", "-o", f"type=image,name={name},push=true,{options}", "."))
@@ -282,3 +283,51 @@ def test_what_cannot_be_is_refused_before_the_build(buildx: Building, options: s
     output = told(buildx("build", "-o", options, "."), 1)
     assert words in output, output
     assert "RUN echo never" not in output
+
+
+@pytest.fixture
+def two(buildx: Building) -> Building:
+    """A build for two platforms, that runs nothing."""
+    (buildx.place / "Dockerfile").write_text("FROM scratch\nARG TARGETARCH\nCOPY $TARGETARCH /arch\nCOPY same /same\n")
+    for name in ("amd64", "arm64", "same"):
+        (buildx.place / name).write_text(name)
+    return buildx
+
+
+PLATFORMS = ("--platform", "linux/amd64,linux/arm64")
+
+
+def test_several_platforms_are_one_index(two: Building, registry: Registry, docker: Client, tag: str) -> None:
+    name = f"{registry.address}/{tag}"
+    told(two("build", *PLATFORMS, "-t", name, "--push", "."))
+    index = of(registry, tag, "latest")
+    machines = [each["platform"]["architecture"] for each in index["manifests"]]
+    assert machines == ["amd64", "arm64", "unknown", "unknown"]
+    about = [each["annotations"]["vnd.docker.reference.digest"] for each in index["manifests"][2:]]
+    assert about == [each["digest"] for each in index["manifests"][:2]]
+    for each in index["manifests"][:2]:
+        config = of(registry, tag, each["digest"])["config"]
+        body = registry.request("GET", f"/v2/{tag}/blobs/{config['digest']}").body
+        assert json.loads(body)["architecture"] == each["platform"]["architecture"]
+    docker("rmi", "-f", name)
+
+
+def test_the_files_of_several_platforms(two: Building, tmp_path: Path) -> None:
+    """Each in a directory of its own, or all in one where they do not differ."""
+    told(two("build", *PLATFORMS, "-o", str(tmp_path / "out"), "."))
+    for machine in ("amd64", "arm64"):
+        assert (tmp_path / "out" / f"linux_{machine}" / "arch").read_text() == machine
+    told(two("build", *PLATFORMS, "-o", f"type=tar,dest={tmp_path}/t", "."))
+    assert "linux_arm64/arch" in files_of((tmp_path / "t").read_bytes())
+    output = told(two("build", *PLATFORMS, "-o", f"type=local,dest={tmp_path}/one,platform-split=false", "."), 1)
+    assert "cannot overwrite arch from linux/amd64 with linux/arm64" in output, output
+    output = told(two("build", *PLATFORMS, "-o", f"type=docker,dest={tmp_path}/d", "."), 1)
+    assert "exporting manifest lists" in output, output
+
+
+def test_a_part_of_the_files(buildx: Building, tmp_path: Path) -> None:
+    buildx.write("FROM scratch", "COPY --from=0 /etc /a/etc")
+    told(buildx("build", "-o", f"type=local,dest={tmp_path}/out,src=/a/etc", "."))
+    assert (tmp_path / "out" / "passwd").exists()
+    output = told(buildx("build", "-o", f"type=local,dest={tmp_path}/out,src=/nowhere", "."), 1)
+    assert "no such file or directory" in output, output
