@@ -130,3 +130,17 @@ def test_the_trace_of_a_build(builder: Building) -> None:
     names = {span["operationName"]: span for span in trace["spans"]}
     assert "[2/2] RUN true" in names
     assert names["[2/2] RUN true"]["duration"] <= names["moby.buildkit.v1.Control/Solve"]["duration"]
+
+
+def test_what_is_attached_to_a_record(builder: Building) -> None:
+    builder.write("RUN true")
+    told(builder("build", "-t", "one", "."))
+    name = ref(records(builder)[0])
+    attached = json.loads(printed(builder("buildx", "history", "inspect", "--format", "json", name)))["Attachments"]
+    (provenance,) = (each for each in attached if each["Type"].startswith("https://slsa.dev/provenance/"))
+    document = json.loads(printed(builder("buildx", "history", "inspect", "attachment", name, provenance["Digest"])))
+    assert "buildType" in json.dumps(document)
+    assert (
+        json.loads(printed(builder("buildx", "history", "inspect", "attachment", "--type", "provenance", name)))
+        == document
+    )

@@ -39,6 +39,11 @@ def test_what_the_cache_holds(cached: Building) -> None:
     (context,) = (each for each in contexts if re.fullmatch(r"30\d\.?\d*kB", each["Size"]))
     assert context["Type"] == "source.local"
     assert context["Mutable"] and not context.get("InUse") and context["UsageCount"] >= 1
+    ids = {each["ID"] for each in found}
+    below = [each for each in found if each.get("Parents")]
+    assert below and all(set(each["Parents"]) <= ids for each in below)
+    (parent, *_) = below[0]["Parents"]
+    assert below[0]["ID"] in [each["ID"] for each in usage(cached, "--filter", f"parents~={parent}")]
     verbose = printed(cached("buildx", "du", "--verbose"))
     assert re.search(r"^Description:\s+local source for context$", verbose, re.MULTILINE), verbose
     assert re.search(r"^Total:\s+\d", verbose, re.MULTILINE), verbose

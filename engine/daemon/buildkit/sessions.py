@@ -12,11 +12,12 @@ from collections.abc import Callable
 from engine.daemon.buildkit import liveness, methods
 from engine.daemon.buildkit.link import Link
 from engine.daemon.runtime import worker
-from engine.errors import Conflict, Invalid, NotFound
+from engine.errors import Conflict, Invalid, NotFound, Unavailable
 
 ID, SHARED_KEY = "x-docker-expose-session-uuid", "x-docker-expose-session-sharedkey"
 OFFERS = "x-docker-expose-session-grpc-method"
 """The fields in which a client tells of its session; the last one comes once for each method."""
+_MOST = 1000
 _PATIENCE_SECONDS = 5.0  # a build may name a session whose connection is still on its way
 
 
@@ -77,12 +78,16 @@ _sessions: dict[str, Session] = {}  # guarded by `_changed`
 
 
 def serve(session: Session) -> None:
-    """Run the session until its client goes. Raises Invalid without an id, Conflict for one that another client has."""
+    """Run the session until its client goes. Raises Invalid without an id, Conflict for one that another client has,
+    and Unavailable where there are too many.
+    """
     if not session.id:
         raise Invalid("no session id: the header X-Docker-Expose-Session-Uuid is missing")
     with _changed:
         if session.id in _sessions:
             raise Conflict(f"session {session.id} already exists")
+        if len(_sessions) >= _MOST:
+            raise Unavailable(f"there are {_MOST} sessions already")
         _sessions[session.id] = session
         _changed.notify_all()
     try:

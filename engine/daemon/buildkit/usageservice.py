@@ -81,4 +81,10 @@ def _field(record: Record, path: tuple[str, ...]) -> str | None:
     }
     if path[0] in flags:
         return "" if flags[path[0]] else None
-    return {"id": record.id, "description": record.description, "type": record.type}.get(path[0]) or None
+    texts = {
+        "id": record.id,
+        "description": record.description,
+        "type": record.type,
+        "parents": ";".join(record.parents),
+    }
+    return texts.get(path[0]) or None

@@ -332,3 +332,17 @@ def test_tcp_without_tls_is_refused(listen):
 def test_a_certificate_that_cannot_be_used_is_told(listen, tmp_path):
     with pytest.raises(Invalid, match="for TLS"):
         listen("--host=tcp://127.0.0.1:0", *TLS[:2], f"--tlscert={tmp_path}/nope", f"--tlskey={tmp_path}/nope")
+
+
+def test_the_kernel_asks_whether_a_client_over_tcp_is_still_there():
+    """One that vanished without a word would keep its connection, and what waits for it, for ever."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listener = Listener(listening, "tcp")
+        with socket.create_connection(listening.getsockname()), select.epoll() as waiting:
+            waiting.register(listening)
+            waiting.poll(30)
+            with listener.accept() as peer:
+                assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15

@@ -13,7 +13,7 @@ from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import session as messages
 from engine.daemon.buildkit.serving import Call, Method
 from engine.daemon.buildkit.sessions import Session
-from engine.errors import EngineError
+from engine.errors import EngineError, Unavailable
 from engine.protocols import grpc
 from tests.harness.links import LONG, running
 
@@ -143,3 +143,12 @@ def test_a_peer_that_is_silent_is_pinged_and_one_that_does_not_answer_is_left(mo
     with far:
         thread.join(LONG)
         assert not thread.is_alive()
+
+
+def test_sessions_are_not_without_number(monkeypatch: pytest.MonkeyPatch, client: Callable[..., Session]) -> None:
+    session = client(lambda call: call.send({"status": 1}))
+    assert sessions.find(session.id) is session
+    monkeypatch.setattr(sessions, "_MOST", 1)
+    near, far = socket.socketpair()
+    with near, far, pytest.raises(Unavailable, match="1 sessions already"):
+        sessions.serve(Session("another", "", frozenset(), Link(near, True)))
