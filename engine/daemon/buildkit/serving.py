@@ -34,6 +34,7 @@ _CODES: tuple[tuple[type[EngineError], int], ...] = (
     (NotBuilt, grpc.UNIMPLEMENTED),
     (Unavailable, grpc.UNAVAILABLE),
 )
+_LONGEST_WORDS = 2000  # characters of an error, which may repeat what a client has sent: they travel among the fields
 _MOST_CALLS = 100  # of one connection at a time
 _HEAD: list[Field] = [(b":status", b"200"), (b"content-type", grpc.CONTENT_TYPE)]
 
@@ -150,4 +151,4 @@ def status_of(error: EngineError) -> grpc.Status:
     if isinstance(error, grpc.Failed):
         return error.status
     code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.UNKNOWN)
-    return grpc.Status(code, str(error))
+    return grpc.Status(code, str(error)[:_LONGEST_WORDS])

@@ -18,6 +18,7 @@ from engine.daemon.buildkit.llb import (
     opnames,
     promised,
     references,
+    repositories,
     websource,
     wellformed,
 )
@@ -106,6 +107,10 @@ def _web(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
     return websource.read(source["identifier"], source["attrs"])
 
 
+def _git(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
+    return repositories.read(source["identifier"], source["attrs"])
+
+
 def _result(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
     if source["attrs"]:
         raise Invalid("a result has no attributes")
@@ -115,6 +120,7 @@ def _result(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
 _SOURCES: dict[str, Callable[[ops.SourceOp, Vertex, Scope], Operation]] = {
     "docker-image": _image,
     "local": _local,
+    "git": _git,
     "http": _web,
     "https": _web,
     references.NAMED.removesuffix("://"): _result,

@@ -15,7 +15,7 @@ from engine.errors import CommandFailed, EngineError
 from engine.protocols import grpc, protobuf
 
 _MOST_SHOWN = 4  # texts of one failure
-_LARGEST = 1 << 20  # bytes of a text
+_LARGEST, _LONGEST = 1 << 20, 2000  # bytes of a text, and characters of the words
 
 
 def explained(error: EngineError, digest: str, sources: ops.Source | None) -> EngineError:
@@ -25,7 +25,7 @@ def explained(error: EngineError, digest: str, sources: ops.Source | None) -> En
     """
     if isinstance(error, grpc.Failed):
         return error
-    code, words = status_of(error).code, words_of(error)
+    code, words = status_of(error).code, words_of(error)[:_LONGEST]
     details = [detail("errdefs.Source", each) for each in _excerpts(digest, sources)]
     if digest:
         details.append(detail("errdefs.Vertex", {"digest": digest}))

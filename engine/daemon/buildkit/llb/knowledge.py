@@ -13,6 +13,9 @@ CAPABILITIES: tuple[str, ...] = (
     *("source.local", "source.local.differ", "source.local.excludepatterns", "source.local.followpaths"),
     *("source.local.includepatterns", "source.local.sessionid", "source.local.sharedkeyhint", "source.local.unique"),
     *("source.http", "source.http.checksum", "source.http.perm", "soruce.http.uidgid"),  # BuildKit's own spelling
+    *("source.git", "source.git.checksum", "source.git.fetchbycommit", "source.git.fullurl", "source.git.httpauth"),
+    *("source.git.keepgitdir", "source.git.mountsshsock", "source.git.mtime", "source.git.skipsubmodules"),
+    *("source.git.subdir",),
     *("exec.meta.base", "exec.meta.cgroup.parent", "exec.meta.linux.resources", "exec.meta.network"),
     *("exec.meta.proxyenv", "exec.meta.removemountstubs.recursive", "exec.meta.security", "exec.meta.setsdefaultpath"),
     *("exec.meta.ulimit", "exec.mount.bind", "exec.mount.bind.readwrite-nooutput", "exec.mount.cache"),

@@ -1,0 +1,58 @@
+"""The source `git` of a graph: a repository's address with its attributes, as the build's own source of git takes it.
+
+Pure. The remote's words are checked where an address is read; what this engine does not do is refused here.
+"""
+
+from collections.abc import Mapping
+
+from engine.daemon.build.git import gitaddress
+from engine.daemon.build.git.gitaddress import GitAddress
+from engine.daemon.build.git.gitsource import GitSource
+from engine.errors import Invalid, NotBuilt
+from engine.literals import BOOLEANS
+
+_SCHEME = "git://"
+_URL, _CHECKSUM, _KEEP = "git.fullurl", "git.checksum", "git.keepgitdir"
+_ALONE, _TIMES, _BY_COMMIT = "git.skipsubmodules", "git.mtime", "git.fetchbycommit"
+# The names under which this engine asks for what a repository wants, with the host's behind them or not.
+_SECRETS = {"git.authtokensecret": "GIT_AUTH_TOKEN", "git.authheadersecret": "GIT_AUTH_HEADER"}
+_AGENT, _ADVICE = "git.mountsshsock", "git.advice"
+_KNOWN = (_URL, _CHECKSUM, _KEEP, _ALONE, _TIMES, _BY_COMMIT, _AGENT, _ADVICE, *_SECRETS)
+_SUFFIX = ".git"
+
+
+def read(identifier: str, attrs: Mapping[str, str], title: str = "") -> GitSource:
+    """The operation of a source. Raises Invalid, NotBuilt."""
+    for key, value in attrs.items():
+        if key not in _KNOWN:
+            raise NotBuilt(f"the attribute {key} of a git repository is not built in this engine")
+        if key in _SECRETS and value.partition(".")[0] != _SECRETS[key]:
+            raise NotBuilt(f"a secret of another name than {_SECRETS[key]} for git is not built in this engine")
+    if attrs.get(_AGENT, "default") not in ("", "default"):
+        raise NotBuilt("another agent than the default one for git is not built in this engine")
+    rest, _, fragment = identifier.removeprefix(_SCHEME).partition("#")
+    address = _address(attrs.get(_URL) or f"https://{rest}", fragment)
+    address.checksum = attrs.get(_CHECKSUM, "") or address.checksum
+    address.submodules = not _flag(attrs, _ALONE)
+    address.by_commit = _flag(attrs, _BY_COMMIT)
+    if attrs.get(_TIMES, "checkout") not in ("checkout", "commit"):
+        raise Invalid(f"invalid {_TIMES}: {attrs[_TIMES]}")
+    address.commit_times = attrs.get(_TIMES) == "commit"
+    return GitSource(address, _flag(attrs, _KEEP), title or identifier)
+
+
+def _address(remote: str, fragment: str) -> GitAddress:
+    """The address of any remote, also of one that a Dockerfile could not tell from a file's URL."""
+    remote = remote.partition("#")[0]
+    found = gitaddress.parse(f"{remote}#{fragment}") or gitaddress.parse(f"{remote}{_SUFFIX}#{fragment}")
+    if found is None:
+        raise Invalid(f"invalid git address {remote}")
+    found.remote = remote if found.remote == remote + _SUFFIX else found.remote
+    return found
+
+
+def _flag(attrs: Mapping[str, str], key: str) -> bool:
+    value = attrs.get(key, "false")
+    if value not in BOOLEANS:
+        raise Invalid(f"invalid {key}: {value}")
+    return BOOLEANS[value]
