@@ -19,9 +19,11 @@ from engine.kernel import wholefile
 UNITS = ("engine.socket", "engine.service")
 _START = "ExecStart=/usr/bin/engined"
 _GROUP = "SocketGroup=root"
+_OF_HOST, _OF_USERS = "/etc/systemd/system", "~/.config/systemd/user"
 _USAGE = "wrong number of arguments. Usage: engine install-units [OPTIONS]"
 OPTIONS_HERE = (
-    Option("directory", "Where the units go", default="/etc/systemd/system", value="DIR"),
+    Option("directory", f"Where the units go; with --user {_OF_USERS}", default=_OF_HOST, value="DIR"),
+    Option("user", "Units for the daemon of the user who calls", kind="flag", default=False),
     Option("group", "Group that may use the socket", short="G", default="root", value="GROUP"),
     Option("show", "Show the units and write nothing", kind="flag", default=False),
     Option("help", "Show this text", kind="flag", default=False),
@@ -56,25 +58,41 @@ Options:
 
 
 def _install(given: Given) -> None:
-    texts = {name: unit(name, given_text(given, "group", "root"), start()) for name in UNITS}
+    of_user = bool(given.get("user"))
+    if of_user and "group" in given:
+        raise Invalid("--group goes with root's units: a user's socket is for that user alone")
+    texts = {name: unit(name, given_text(given, "group", "root"), start(), of_user) for name in UNITS}
     if given.get("show"):
         print("\n".join(f"# {name}\n{text}" for name, text in texts.items()), end="")
         return
-    directory = given_text(given, "directory", "/etc/systemd/system")
+    directory = given_text(given, "directory", _of_this_user() if of_user else _OF_HOST)
     for name, text in texts.items():
         path = os.path.join(directory, name)
         try:
+            if of_user:
+                os.makedirs(directory, exist_ok=True)
             wholefile.write(path, text)
             os.chmod(path, 0o644)
         except OSError as error:
             raise SystemFailure(f"{path} cannot be written: {error.strerror}") from error
         print(f"wrote {path}")
-    print(f"To use them: systemctl daemon-reload && systemctl enable --now {' '.join(UNITS)}")
+    systemctl = "systemctl --user" if of_user else "systemctl"
+    print(f"To use them: {systemctl} daemon-reload && {systemctl} enable --now {' '.join(UNITS)}")
+    if of_user:
+        print("systemd ends all that a user runs at the last logout, containers too. To keep them: loginctl enable-linger")
 
 
-def unit(name: str, group: str, command: str) -> str:
-    """The text of a unit. group: of the socket; command: what starts the daemon, with further lines for [Service]."""
-    text = origin.data(f"units/{name}").decode()
+def _of_this_user() -> str:
+    """Where systemd looks for a user's own units (systemd.unit(5))."""
+    return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "systemd", "user")
+
+
+def unit(name: str, group: str, command: str, of_user: bool = False) -> str:
+    """The text of a unit. group: of the socket; command: what starts the daemon, with further lines for [Service]
+
+    of_user: the unit is for a user's systemd
+    """
+    text = origin.data(f"units/user/{name}" if of_user else f"units/{name}").decode()
     return text.replace(_START, command).replace(_GROUP, f"SocketGroup={group}")
 
 

@@ -1,6 +1,7 @@
 """The units for systemd, and where they are written."""
 
 import configparser
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,26 @@ def test_containers_outlive_the_service() -> None:
     kept = {"Type": "notify", "KillMode": "process", "Delegate": "yes", "TasksMax": "infinity"}
     assert kept.items() <= service.items()
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+
+def test_a_users_units_go_to_the_users_directory(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "engine", "install-units", "--user"]
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "systemctl --user daemon-reload && systemctl --user enable --now engine.socket engine.service" in done.stdout
+    assert "loginctl enable-linger" in done.stdout
+    written = {path.name: sections(path.read_text()) for path in (tmp_path / "systemd" / "user").iterdir()}
+    assert written["engine.socket"]["Socket"] == {"ListenStream": "%t/engine.sock", "SocketMode": "0600"}
+    service = written["engine.service"]
+    kept = {"Type": "notify", "KillMode": "process", "Delegate": "yes", "WorkingDirectory": str(PROJECT)}
+    assert kept.items() <= service["Service"].items()
+    assert service["Install"]["WantedBy"] == "default.target"
+
+
+def test_a_users_socket_has_no_group() -> None:
+    done = run("--user", "--group", "docker", "--show")
+    assert done.returncode == 1 and "for that user alone" in done.stderr
 
 
 def test_they_are_shown_and_not_written(tmp_path: Path) -> None:
