@@ -8,6 +8,7 @@ import os
 from typing import NoReturn
 
 from engine.check.row import MISSING, OK, UNUSED, Check, Found
+from engine.kernel import userns
 from engine.sandbox.cgroups import detection
 from engine.settings import cgroups
 from engine.settings.every import Settings
@@ -18,7 +19,10 @@ _BY_BOOT = "Boot with {} on the kernel's command line, or a kernel with {}"
 def _cgroups(_: Settings) -> Found:
     found = detection.detect()
     if not found.holds_processes:
-        return Found(MISSING, f"none are mounted at {found.root}")
+        mounted = os.path.isdir(found.root) and bool(os.listdir(found.root))
+        return Found(
+            MISSING, f"none at {found.root} are this user's" if mounted else f"none are mounted at {found.root}"
+        )
     for directory in found.directories(f"engine-check-{os.getpid()}", "/"):
         os.mkdir(directory)
         os.rmdir(directory)
@@ -44,6 +48,8 @@ def _feature(name: str, _: Settings) -> Found:
 
 def _guard(_: Settings) -> Found:
     found = detection.detect()
+    if not found.guards_devices and not userns.is_hosts():
+        return Found(OK, "the user namespace, in which nobody can make or open a node")
     if not found.guards_devices:
         return Found(MISSING, "no devices controller" if found.version != "2" else "no programs for devices (bpf)")
     return Found(OK, "the devices controller" if found.version == "1" else "a program of the engine's for each cgroup")

@@ -10,12 +10,12 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from engine.check import isolation, limiting, storing, tools, traffic, trial
+from engine.check import isolation, limiting, storing, tools, traffic, trial, unprivileged
 from engine.check.row import MISSING, OK, UNKNOWN, UNUSED, Check, Found
 from engine.errors import EngineError
 from engine.settings.every import VERSION, Settings, from_arguments
 
-CHECKS = (*isolation.CHECKS, *limiting.CHECKS, *traffic.CHECKS, *storing.CHECKS, *tools.CHECKS)
+CHECKS = (*isolation.CHECKS, *unprivileged.CHECKS, *limiting.CHECKS, *traffic.CHECKS, *storing.CHECKS, *tools.CHECKS)
 """Every row, in the order in which they are printed."""
 _OWN = frozenset({"--json", "--help", "-h"})
 _SHOWN = {OK: "ok", UNUSED: "-", MISSING: "MISSING", UNKNOWN: "unknown"}
@@ -70,6 +70,7 @@ Options:
 def look(words: Sequence[str]) -> list[Row]:
     """All rows with what their probes have found, for a daemon with these options."""
     rows: list[Row] = []
+    unprivileged.move()
     try:
         settings = from_arguments(words)
         rows.append((_CONFIGURATION, _CONFIGURATION.probe(settings)))

@@ -79,7 +79,9 @@ def _install(given: Given) -> None:
     systemctl = "systemctl --user" if of_user else "systemctl"
     print(f"To use them: {systemctl} daemon-reload && {systemctl} enable --now {' '.join(UNITS)}")
     if of_user:
-        print("systemd ends all that a user runs at the last logout, containers too. To keep them: loginctl enable-linger")
+        print(
+            "systemd ends all that a user runs at the last logout, containers too. To keep them: loginctl enable-linger"
+        )
 
 
 def _of_this_user() -> str:

@@ -55,6 +55,7 @@ ROOMS = {
     "engine.client": BASE,
     # Tries what a daemon and its containers will need, by the code that they need it with.
     "engine.check": (
+        "engine.rootless",
         "engine.daemon.containers.security",
         "engine.daemon.images.layers.storage",
         "engine.daemon.info",
