@@ -1,6 +1,7 @@
 """A daemon of a user's own: started by a user who may do nothing else on the host, with the user's default paths."""
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -268,6 +269,20 @@ def test_without_a_runtime_directory_the_daemon_says_what_to_set(world: World, m
     done = subprocess.run(machine.command(daemon.arguments()), env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("engine daemon: XDG_RUNTIME_DIR is not set") and "Traceback" not in done.stderr
+
+
+def test_check_looks_where_the_users_daemon_would_be(mine: UserDaemon) -> None:
+    command = mine.as_user(sys.executable, "-m", "engine", "check", "--json")
+    done = subprocess.run(mine.namespaces.command(command), env=mine.environment, capture_output=True, text=True)
+    rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    assert f"user {UID}" in rows["root"]["found"]
+    for name in ("root", "namespaces of a user", "subordinate ids", "overlay", "bridge and veth", "nf_tables"):
+        assert rows[name]["state"] == "ok", rows[name]
+    assert rows["cgroups"]["state"] == "missing" and "this user's" in rows["cgroups"]["found"]
+    without = {name: value for name, value in mine.environment.items() if name != "XDG_RUNTIME_DIR"}
+    done = subprocess.run(mine.namespaces.command(command), env=without, capture_output=True, text=True)
+    rows = {row["name"]: row for row in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 1 and rows["namespaces of a user"]["found"].startswith("XDG_RUNTIME_DIR is not set")
 
 
 def test_the_users_client_finds_the_users_daemon(mine: UserDaemon) -> None:

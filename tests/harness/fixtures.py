@@ -21,6 +21,9 @@ from tests.harness.hosts import Host
 from tests.harness.namespaces import Namespaces
 from tests.harness.registry import Registry
 
+# Whether the daemons whose tests do not choose are those of a user, see `tests.harness.users`.
+AS_USER = os.environ.get("ENGINE_TEST_USER", "") == "1"
+
 
 class World:
     """Where a session's daemons live; they share one network, as daemons of one host do.
@@ -46,12 +49,14 @@ class World:
     def shared(self) -> Daemon:
         """The daemon that all tests share, started with the first one that asks for it or for its machine."""
         if self._shared is None:
-            self._shared = Daemon(self.directory(), self._machine)
+            self._shared = self._on(self._machine)
             self._shared.start()
         return self._shared
 
     def machine(self) -> Namespaces:
         """One more machine: namespaces that are looked through for leaks when the session ends, and closed then."""
+        if AS_USER:
+            return self.user_machine()
         made = Namespaces()
         self._machines.append(made)
         self._watch.add(made)
@@ -87,7 +92,13 @@ class World:
 
     def daemon(self, options: Sequence[str] = (), machine: Namespaces | None = None) -> Daemon:
         """A daemon with roots of its own, not started; on the session's machine unless another is named."""
-        return Daemon(self.directory(), machine or self.namespaces, options)
+        return self._on(machine or self.namespaces, options)
+
+    def _on(self, machine: Namespaces, options: Sequence[str] = ()) -> Daemon:
+        """A daemon on a machine: the user's, if the run is one of a user's daemons."""
+        if AS_USER and isinstance(machine, users.UserMachine):
+            return self.user_daemon(machine, options)
+        return Daemon(self.directory(), machine, options)
 
 
 @pytest.fixture(scope="session")
