@@ -5,6 +5,7 @@ part of a minute, the full form for ten minutes. The kernel counts: each write(2
 is to (/proc/PID/io), and the times and sizes of all files of the roots show what a mapping would have changed.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -27,7 +28,10 @@ def family(pid: int) -> Iterator[int]:
     """A process, and all that it and its children have forked."""
     yield pid
     for task in os.listdir(f"/proc/{pid}/task"):
-        for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+        children = ""
+        with contextlib.suppress(FileNotFoundError):  # a thread of the daemon that has answered ends
+            children = Path(f"/proc/{pid}/task/{task}/children").read_text()
+        for child in children.split():
             yield from family(int(child))
 
 

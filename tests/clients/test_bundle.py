@@ -12,6 +12,7 @@ import pytest
 
 import _muxer
 from tests.api import building
+from tests.api.networking import subnet
 from tests.harness import execs
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import World
@@ -129,10 +130,13 @@ def test_docker_init_is_in_it(packed: Packed) -> None:
 
 
 def test_what_settles_holds_no_file_of_the_engines(packed: Packed) -> None:
+    """And still has all that it needs: the resolver, whose code the spawner keeps, answers."""
     packed.import_busybox()
     (spawner,) = children(packed.pid)
-    one = packed.create("sleep", "1000")
+    assert packed.request("POST", "/networks/create", {"Name": "near", **subnet("10.92.0.0/24")}).status == 201
+    one = packed.create("sleep", "1000", name="first", HostConfig={"NetworkMode": "near"})
     packed.begin(one)
+    assert execs.run(packed, one, "ping", "-c", "1", "-W", "5", "first").code == 0
     assert str(packed.file) in opened(packed.pid)
     for pid in (spawner, *children(spawner)):
         assert not [each for each in opened(pid) if str(packed.file) in each], pid
