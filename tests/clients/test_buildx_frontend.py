@@ -85,6 +85,16 @@ def test_git_is_a_context_by_name_and_a_source_and_the_context(buildx: Building,
     assert ".git" not in re.findall(r"^#\d+ \d+\.\d+ (\S+)$", output, re.MULTILINE)
 
 
+def test_an_oci_layout_of_the_client_is_a_context_by_name(buildx: Building, tmp_path: Path) -> None:
+    write(buildx, "FROM busybox", "ENV of=the-layout", "RUN echo kept > /kept")
+    told(buildx("buildx", "build", "-o", f"type=oci,tar=false,dest={tmp_path}/layout", "."))
+    write(buildx, "FROM there", "RUN echo $of; cat /kept", "RUN --mount=from=there,target=/m cat /m/kept")
+    output = told(buildx("buildx", "build", "--build-context", f"there=oci-layout://{tmp_path}/layout", "."))
+    assert "[context there] OCI load from client" in output
+    assert re.search(r"^#\d+ \d+\.\d+ the-layout$", output, re.MULTILINE)
+    assert len(re.findall(r"^#\d+ \d+\.\d+ kept$", output, re.MULTILINE)) == 2
+
+
 def test_a_repository_is_the_context(buildx: Building, server: GitServer) -> None:
     output = told(buildx("build", server.url("a")))
     assert "[internal] load remote build context" in output

@@ -12,14 +12,17 @@ from engine.daemon.build.git.gitsource import GitSource
 from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.namedcontexts import NamedContext
 from engine.daemon.build.sourcepolicies import SourcePolicy
-from engine.daemon.buildkit import filesync
+from engine.daemon.buildkit import filesync, layoutsource
 from engine.daemon.buildkit.clientfiles import ClientFiles
+from engine.daemon.buildkit.clientstore import ClientStore
+from engine.daemon.buildkit.layoutsource import LayoutSource
 from engine.daemon.buildkit.llb.localsource import LocalSource
 from engine.daemon.buildkit.llb.websource import WebSource
+from engine.daemon.buildkit.sessions import Session
 from engine.daemon.buildkit.wishes import Asked
 from engine.daemon.dockerfile.ignore import Ignore
 from engine.daemon.images import platform as platforms
-from engine.errors import Invalid, NotBuilt, NotFound
+from engine.errors import Invalid, NotFound
 
 Inputs = Mapping[str, Callable[[], Input | None]]
 """What a frontend was given beside its options, by name: each returns a tree of the graph, None for an empty one."""
@@ -31,20 +34,21 @@ _FILE = "context"  # what the file of a URL is called
 class ContextFinding:
     """The named contexts of one build.
 
-    find: returns the image of a name for a platform as written, or empty; session: id of the build's own
-    policy: which images and other sources may be used
+    find: returns the image of a name for a platform as written, or empty; session: the build's own
+    check: raises once nobody waits any more; policy: which images and other sources may be used
     """
 
     def __init__(
         self,
         asked: Asked,
         files: ClientFiles,
-        session: str,
+        session: Session,
+        check: Callable[[], None],
         inputs: Inputs,
         find: Callable[[str, str], Base],
         policy: SourcePolicy,
     ) -> None:
-        self._asked, self._files, self._session = asked, files, session
+        self._asked, self._files, self._session, self._check = asked, files, session, check
         self._inputs, self._find, self._policy = inputs, find, policy
 
     def stands_for(self, name: str, platform: str) -> NamedContext | None:
@@ -69,7 +73,7 @@ class ContextFinding:
         return Base(self._inputs[found.place](), self._asked.input_configs.get(found.place, {}))
 
     def _local(self, found: NamedContext, _platform: str) -> Base:
-        session = self._asked.sessions.get(found.place, self._session)
+        session = self._asked.sessions.get(found.place, self._session.id)
         ignored = Ignore(self._files.ignored(found.place, f"[context {found.shown}] load .dockerignore"))
         wanted = filesync.Wanted(found.place, (), ignored.patterns)
         return _base(LocalSource(session, wanted, f"context:{found.shown}"), found, "load from client")
@@ -85,11 +89,15 @@ class ContextFinding:
         self._policy.unchanged(found.place)
         return _base(WebSource(found.place, filename=_FILE), found, found.place)
 
-    def _layout(self, found: NamedContext, _platform: str) -> Base:
-        raise NotBuilt(f"the context {found.shown} from an OCI layout of the client is not built in this engine")
+    def _layout(self, found: NamedContext, platform: str) -> Base:
+        name, digest = layoutsource.name_of(found.place)
+        store = ClientStore(self._session, name, self._check)
+        wanted = platforms.parse(platform) if platform else platforms.host()
+        source = layoutsource.read(store, digest, wanted)
+        return Base(_base(source, found, source.title).tree, source.config)
 
 
-def _base(operation: GitSource | LocalSource | WebSource, found: NamedContext, what: str) -> Base:
+def _base(operation: GitSource | LayoutSource | LocalSource | WebSource, found: NamedContext, what: str) -> Base:
     return Base(Node(operation, name=f"[context {found.shown}] {what}").output(), {})
 
 

@@ -103,7 +103,7 @@ def _built(
         solver = room.solver(output, SessionGiver(session))
         with Bases(engine, room.keeper, chosen, job.progress, job.caller, job.captured) as bases:
             wanted = [replace(chosen, platform=each) for each in _platforms(asked)]
-            named = ContextFinding(asked, files, session.id, inputs, bases.find, policy)
+            named = ContextFinding(asked, files, session, job.check, inputs, bases.find, policy)
             targets = [_converted(text, each, len(wanted) > 1, local, bases, named, output) for each in wanted]
         nodes = [target.tree.node for target in targets if target.tree is not None]
         _capture(job.captured, nodes)
