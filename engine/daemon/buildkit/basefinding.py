@@ -37,7 +37,9 @@ class _Finding:
 
 
 class Bases:
-    """The images of one build; a context manager that waits for those that are still looked up."""
+    """The images of one build; a context manager that waits for those that are still looked up, and ends their pulls
+    where it is left by an error.
+    """
 
     def __init__(
         self,
@@ -53,11 +55,13 @@ class Bases:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], _Finding] = {}
         self._fresh: set[str] = set()
+        self._failed = False
 
     def __enter__(self) -> "Bases":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._failed = kind is not None
         for finding in list(self._known.values()):
             finding.over.wait()
 
@@ -108,7 +112,7 @@ class Bases:
         vertex.begin()
         try:
             told = Told(vertex)
-            image = bases.find(self._engine, name, platform, self._options, told.line, self._fresh, self._caller.gone)
+            image = bases.find(self._engine, name, platform, self._options, told.line, self._fresh, self._gone)
             self._keeper.hold(image)
         except BaseException as error:
             vertex.end(words_of(error))
@@ -116,6 +120,10 @@ class Bases:
         vertex.end()
         self._capture(name, image)
         return Base(Node(Pulled(image, f"{_shown(name)}@{image.id}")).output(), image.config)
+
+    def _gone(self) -> bool:
+        """Whether nobody needs the images any more."""
+        return self._failed or self._caller.gone()
 
     def _capture(self, name: str, image: Image) -> None:
         try:
