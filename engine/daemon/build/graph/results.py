@@ -86,7 +86,9 @@ class Results:
         size = sum(part.layer.size + part.descriptor["size"] for part in own.values())
         row = table.ResultRow(identity, kind, title, len(outputs), size, self._held, boot_id(), now, now, 0)
         with self._database.transaction() as connection:
-            table.add(connection, row, _rows(outputs), parents)
+            older = table.result(connection, identity)
+            if self._held or older is None or not older.held:  # an offer does not take the place of what is held
+                table.add(connection, row, _rows(outputs), parents)
         self._take(identity, self._made)
         return Result(identity, tuple(outputs), now)
 

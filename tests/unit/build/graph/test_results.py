@@ -182,3 +182,14 @@ def test_a_result_that_is_made_anew_replaces_the_old_one(store: Store) -> None:
     assert store.found("a") == (tree,) and store.layers() == set(tree.layers)
     with store.database.reading() as connection:
         assert len(table.results(connection)) == 1
+
+
+def test_an_offer_does_not_take_the_place_of_what_is_held(store: Store) -> None:
+    """As when the classic builder makes a step anew (nocache) that the other door has made."""
+    tree = store.made("a")
+    with Keeper(store.images) as keeper:
+        other = Snapshot().above(keeper.packed(Stream(workdir.tar(("other",))), Snapshot()))
+        cache = Results(store.database, keeper, held=False)
+        cache.keep("a", [other], [], "regular", "x", ())
+        cache.close()
+    assert store.found("a") == (tree, Snapshot()) and store.layers() == set(tree.layers)
