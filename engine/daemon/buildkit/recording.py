@@ -214,9 +214,12 @@ def replayed(engine: HistoryParts, ref: str) -> Iterator[StatusResponse] | None:
 
 def _events(data_root: str, digest: str) -> Iterator[StatusResponse]:
     with historyblobs.opened(data_root, digest) as file:
-        while head := file.read(_LENGTH.size):
+        while len(head := file.read(_LENGTH.size)) == _LENGTH.size:
             (length,) = _LENGTH.unpack(head)
-            yield protobuf.decode(StatusResponse, file.read(length))
+            data = file.read(length)
+            if len(data) < length:  # a loss of power has torn it: nobody has waited for the disk
+                return
+            yield protobuf.decode(StatusResponse, data)
 
 
 def _status(failure: BaseException) -> Status:

@@ -93,6 +93,17 @@ def test_a_build_that_a_client_makes_for_itself_is_not_recorded(engine: Parts) -
     assert records(engine) == []
 
 
+def test_a_log_that_is_torn_ends_where_it_is_whole(engine: Parts) -> None:
+    build(engine, "one")
+    (record,) = records(engine)
+    path = Path(engine.settings.data_root) / "history" / record["logs"]["digest"].removeprefix("sha256:")
+    whole, events = path.read_bytes(), len(list(recording.replayed(engine, "one")))
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert len(list(recording.replayed(engine, "one"))) < events
+    assert events == 4
+
+
 def test_a_removed_record_takes_its_files_and_no_others(engine: Parts) -> None:
     build(engine, "one")
     build(engine, "two")
