@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,18 @@ def test_a_directory_of_the_client(buildctl: Buildctl, tag: str) -> None:
         (context / name).write_text(name)
     buildctl.solve("local", tag, "--local", f"context={context}")
     assert buildctl.within(tag, "cd /local; find . -type f | sort") == "./kept\n./kept.d/file\n"
+
+
+def test_provenance_names_what_a_graph_has_used(buildctl: Buildctl) -> None:
+    (buildctl.place / "s").write_text("hush")
+    options = ("--opt", "attest:provenance=mode=max", "--secret", "id=s,src=s", "--output", "type=oci,dest=image.tar")
+    buildctl("build", *options, input=buildctl.graph("secret"))
+    with tarfile.open(buildctl.place / "image.tar") as archive:
+        blobs = [archive.extractfile(each) for each in archive if each.isfile()]
+        texts = [blob.read() for blob in blobs if blob is not None]
+    (statement,) = [text for text in texts if text.startswith(b"{") and b"slsa.dev/provenance" in text[:300]]
+    assert b"pkg:docker/busybox@latest" in statement and b'"id":"s"' in statement.replace(b'": "', b'":"')
+    assert b"hush" not in statement
 
 
 def test_what_fails_is_told(buildctl: Buildctl, tag: str) -> None:

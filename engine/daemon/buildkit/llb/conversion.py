@@ -24,6 +24,7 @@ from engine.daemon.buildkit.llb import (
 )
 from engine.daemon.buildkit.llb.definition import Graph, Vertex
 from engine.daemon.buildkit.messages import ops
+from engine.daemon.buildkit.provenance.captured import Captured
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
@@ -39,6 +40,7 @@ class Scope:
     """What a graph's operations are of. session: id of the build's own; platform: of those that name none
 
     credentials: gives those for a registry
+    captured: is told what the operations use
     met: is told of each node, with the digest of its operation; solve: gives the tree of an output
     depth: of builds in each other
     """
@@ -46,6 +48,7 @@ class Scope:
     session: str
     platform: Platform
     credentials: Callable[[str], Object | None]
+    captured: Captured
     met: Callable[[Node, str], None]
     solve: Callable[[Input], Snapshot]
     depth: int = 0
@@ -67,6 +70,7 @@ def convert(graph: Graph, scope: Scope) -> Input | None:
             continue
         if kind == "exec":
             node, made = execution.convert(vertex, given, names[-1])
+            execution.capture(vertex, scope.captured)
         else:
             node = Node(_KINDS[kind](vertex, scope), given, names[-1], vertex.metadata["ignore_cache"])
             made = [node.output(index) for index in range(wellformed.outputs(vertex.op))]
@@ -96,11 +100,13 @@ def _source(vertex: Vertex, scope: Scope) -> Operation:
 
 def _image(source: ops.SourceOp, vertex: Vertex, scope: Scope) -> Operation:
     platform = str(platform_of(vertex, scope))
-    return imagesource.read(source["identifier"], source["attrs"], platform, scope.credentials)
+    return imagesource.read(source["identifier"], source["attrs"], platform, scope.credentials, scope.captured.image)
 
 
 def _local(source: ops.SourceOp, _vertex: Vertex, scope: Scope) -> Operation:
-    return localsource.read(source["identifier"], source["attrs"], scope.session)
+    operation = localsource.read(source["identifier"], source["attrs"], scope.session)
+    scope.captured.local(operation.wanted.name)
+    return operation
 
 
 def _web(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:

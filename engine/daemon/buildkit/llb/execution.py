@@ -13,6 +13,7 @@ from engine.daemon.build.run import Command, Running, Shell
 from engine.daemon.buildkit.llb import wellformed
 from engine.daemon.buildkit.llb.definition import Vertex
 from engine.daemon.buildkit.messages import ops
+from engine.daemon.buildkit.provenance.captured import Captured
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotBuilt
 
@@ -50,6 +51,18 @@ def convert(vertex: Vertex, given: Sequence[Input], title: str) -> tuple[Node, l
     )
     node = Node(operation, (below, *given), title, vertex.metadata["ignore_cache"])
     return node, _outputs(run, node, given)
+
+
+def capture(vertex: Vertex, captured: Captured) -> None:
+    """Note what the command is given by the client."""
+    run = vertex.op["exec"]
+    for mount in run["mounts"] if run is not None else ():
+        if mount["secretOpt"] is not None and mount["mountType"] == ops.SECRET:
+            captured.secret(mount["secretOpt"]["ID"])
+        elif mount["SSHOpt"] is not None and mount["mountType"] == ops.SSH:
+            captured.agent(mount["SSHOpt"]["ID"] or "default")
+    for secret in run["secretenv"] if run is not None else ():
+        captured.secret(secret["ID"] or secret["name"])
 
 
 def _outputs(run: ops.ExecOp, node: Node, given: Sequence[Input]) -> list[Input]:

@@ -76,6 +76,7 @@ def solve(
         raise NotBuilt("development gateway is no longer supported")
     if depth >= DEEPEST:
         raise Invalid(f"frontends lie in each other more than {DEEPEST} times")
+    job.captured.requested(NAME, options)
     vertex = job.progress.vertex(f"resolve image config for docker-image://{name}")
     vertex.begin()
     try:

@@ -10,6 +10,8 @@ from engine.daemon.build.graph.node import digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
 from engine.daemon.build.options import Options
+from engine.daemon.buildkit.provenance.captured import UsedImage
+from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
@@ -27,7 +29,7 @@ class ImageSource:
     """The operation. name: of the image; platform: `os/architecture[/variant]`; pull: ask the registry anyway
 
     limit: how many layers are taken, from the lowest on; checksum: of the index or manifest, empty for any
-    credentials: gives those for a registry
+    credentials: gives those for a registry; used: is told of the image that was found
     """
 
     name: str
@@ -36,6 +38,7 @@ class ImageSource:
     limit: int | None = None
     checksum: str = ""
     credentials: Callable[[str], Object | None] = field(default=lambda _domain: None, compare=False)
+    used: Callable[[UsedImage], None] = field(default=lambda _used: None, compare=False)
 
     kind = "regular"
 
@@ -56,6 +59,7 @@ class ImageSource:
         """The image's tree, pulled where it is missing. Raises what `find` raises."""
         with work.waiting():
             image = self.find(work)
+        self.used(UsedImage(Reference.parse(self.name).with_default_tag(), platforms.of(image.config), image.id))
         whole = work.keeper.image(image)
         return (whole if self.limit is None else Snapshot(whole.parts[: self.limit]),)
 
@@ -77,7 +81,11 @@ class ImageSource:
 
 
 def read(
-    identifier: str, attrs: dict[str, str], platform: str, credentials: Callable[[str], Object | None]
+    identifier: str,
+    attrs: dict[str, str],
+    platform: str,
+    credentials: Callable[[str], Object | None],
+    used: Callable[[UsedImage], None],
 ) -> ImageSource:
     """The operation of a source. Raises Invalid."""
     name = identifier.removeprefix(_SCHEME)
@@ -92,6 +100,4 @@ def read(
             raise Invalid(f"invalid image resolve mode: {value}")
         elif key not in (_MODE, _CHECKSUM, _RECORD):
             raise Invalid(f"unknown attribute {key} of an image")
-    return ImageSource(
-        name, platform, attrs.get(_MODE) == "pull", limit, attrs.get(_CHECKSUM, ""), credentials=credentials
-    )
+    return ImageSource(name, platform, attrs.get(_MODE) == "pull", limit, attrs.get(_CHECKSUM, ""), credentials, used)

@@ -41,6 +41,7 @@ class Solving:
             session.id if session is not None else "",
             platforms.host(),
             _credentials(session),
+            job.captured,
             self.shown.meet,
             self._solver.snapshot,
         )
