@@ -312,6 +312,17 @@ def test_several_platforms_are_one_index(two: Building, registry: Registry, dock
     docker("rmi", "-f", name)
 
 
+def test_one_platform_as_if_there_were_several(two: Building, tmp_path: Path) -> None:
+    multi = ("--build-arg", "BUILDKIT_MULTI_PLATFORM=1", "--provenance=false")
+    told(two("build", *multi, "--platform", "linux/arm64", "-o", f"type=oci,dest={tmp_path}/l,tar=false", "."))
+    index = json.loads((tmp_path / "l" / "index.json").read_bytes())
+    (entry,) = document(tmp_path / "l", index["manifests"][0]["digest"])["manifests"]
+    assert entry["platform"] == {"architecture": "arm64", "os": "linux"}
+    told(two("build", *multi, "-o", str(tmp_path / "out"), "."))
+    (machine,) = (tmp_path / "out").iterdir()
+    assert machine.name.startswith("linux_")
+
+
 def test_the_files_of_several_platforms(two: Building, tmp_path: Path) -> None:
     """Each in a directory of its own, or all in one where they do not differ."""
     told(two("build", *PLATFORMS, "-o", str(tmp_path / "out"), "."))

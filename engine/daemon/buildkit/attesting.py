@@ -52,7 +52,7 @@ def _pairs(value: str) -> dict[str, str]:
 def attested(job: Job, outcome: Outcome, wanted: Asked | None) -> list[Sequence[Attestation]]:
     """What is said of each tree; the history is told, too."""
     finished = time.time_ns()
-    several = len(outcome.trees) > 1
+    several = outcome.several
     whole = Asked()
     found: list[Sequence[Attestation]] = []
     for tree in outcome.trees:

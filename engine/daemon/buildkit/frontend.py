@@ -112,7 +112,7 @@ def _built(
         finally:
             if local.remembered is not None:
                 local.remembered.save()
-        return _outcome(targets, wanted, solver)
+        return _outcome(targets, wanted, solver, asked.indexed)
 
 
 def _platforms(asked: wishes.Asked) -> list[str]:
@@ -158,8 +158,11 @@ def _capture(captured: Captured, nodes: Sequence[Node]) -> None:
                     captured.agent(mount.id)
 
 
-def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver) -> Outcome:
-    """The trees, each for the platform that the client has named, and the metadata that says so as BuildKit does."""
+def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver, indexed: bool) -> Outcome:
+    """The trees, each for the platform that the client has named, and the metadata that says so as BuildKit does.
+
+    indexed: as of the outcome
+    """
     trees = []
     for target, options in zip(targets, wanted, strict=True):
         config, parts = finishing.document(target, solver)
@@ -168,11 +171,11 @@ def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver
         trees.append(Tree(platform, parts, config, steps=steps))
     metadata = {_PLATFORMS: json.dumps({"Platforms": [_named(tree.platform) for tree in trees]}).encode()}
     for tree, target in zip(trees, targets, strict=True):
-        suffix = "" if len(trees) == 1 else f"/{tree.platform}"
+        suffix = f"/{tree.platform}" if indexed or len(trees) > 1 else ""
         metadata[f"{_CONFIG}{suffix}"] = documents.dump(tree.config)
         if target.base:
             metadata[f"{_BASE}{suffix}"] = documents.dump(target.base)
-    return Outcome(tuple(trees), metadata)
+    return Outcome(tuple(trees), metadata, indexed)
 
 
 def _named(platform: Platform) -> Object:

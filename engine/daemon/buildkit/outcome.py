@@ -35,7 +35,14 @@ class Outcome:
     """The result of a build. trees: one a platform, in the order in which the client asked for them
 
     metadata: what the frontend adds, such as `containerimage.config`, by its name
+    indexed: it is one for each platform, also where there is one alone
     """
 
     trees: tuple[Tree, ...]
     metadata: dict[str, bytes] = field(default_factory=dict)
+    indexed: bool = False
+
+    @property
+    def several(self) -> bool:
+        """Whether it is one for each platform, as an index is."""
+        return self.indexed or len(self.trees) > 1

@@ -32,7 +32,8 @@ class Asked:
     request: a question that is asked in the place of a build, empty for a build
     own_dockerfile: the Dockerfile comes from a directory of the client, also where the context does not
     subdir: the directory of a context from a URL that is the context; keep_git_dir: git's own files are part of it
-    platform: the platforms, with commas between them; no_cache_stages: names of stages that are built anew
+    platform: the platforms, with commas between them; indexed: one alone is to be as several
+    no_cache_stages: names of stages that are built anew
     contexts: names that stand for something else; input_configs: name of an input → the document of its image
     hostname: of the commands' containers, empty for one that is made up; cache_namespace: keeps caches of RUN apart
     syntax: the frontend that is to read the Dockerfile, empty for what that says itself
@@ -59,6 +60,7 @@ class Asked:
     command_line: str = ""
     pull: bool = False
     platform: str = ""
+    indexed: bool = False
     args: dict[str, str | None] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     host: Object = field(default_factory=dict)
@@ -150,8 +152,7 @@ def _several(asked: Asked, value: str) -> None:
     wanted = boolean(value)
     if not wanted and "," in asked.platform:
         raise Invalid("conflicting config: returning multiple target platforms is not allowed")
-    if wanted and "," not in asked.platform:
-        raise NotBuilt("an index for a single platform (multi-platform) is not built in this engine")
+    asked.indexed = wanted
 
 
 def _group(asked: Asked, value: str) -> None:

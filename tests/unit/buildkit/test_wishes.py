@@ -73,7 +73,6 @@ def test_an_option(key: str, value: str, name: str, found: object) -> None:
     ("key", "value"),
     [
         ("frontend.caps", "moby.buildkit.frontend.inputs,moby.buildkit.frontend.weather"),
-        ("multi-platform", "true"),
     ],
 )
 def test_what_is_not_built(key: str, value: str) -> None:
@@ -110,6 +109,7 @@ def test_what_is_wrong(key: str, value: str) -> None:
 
 
 def test_several_platforms_are_several_results() -> None:
+    assert wishes.read({"platform": "linux/arm64", "multi-platform": "true"}).indexed
     several = {"platform": "linux/amd64,linux/arm64"}
     assert wishes.read({**several, "multi-platform": "true"}).platform == several["platform"]
     with pytest.raises(Invalid, match="conflicting config"):

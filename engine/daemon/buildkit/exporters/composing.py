@@ -110,7 +110,7 @@ def compose(store: Catalogue, held: ExitStack, result: Result, wish: Wish, check
     trees = result.outcome.trees
     wanted = [tree.platform for tree in trees]
     said = _fitting(result, wish)
-    indexed = len(trees) > 1 or any(said)
+    indexed = result.outcome.several or any(said)
     if any(said) and not wish.layers.oci:
         raise Invalid('cannot export attestations with "oci-mediatypes=false"')
     wish.annotations.check(wanted, wish.layers.oci, indexed)
@@ -160,7 +160,7 @@ def _tree(
 def base_config(outcome: Outcome, tree: Tree) -> Object:
     """The config of the image that a tree stands on, as the frontend tells it; empty where it stands on none."""
     for key in (f"{_BASE}/{tree.platform}", _BASE):
-        if outcome.metadata.get(key) and (key != _BASE or len(outcome.trees) == 1):
+        if outcome.metadata.get(key) and (key != _BASE or not outcome.several):
             found = documents.load(outcome.metadata[key], "base image config")
             return documents.config_of(outcome.metadata[key], len(documents.diff_ids_of(found)))
     return {}

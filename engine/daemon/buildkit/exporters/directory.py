@@ -47,7 +47,8 @@ class _Files:
     def _tops(self, work: Work, held: ExitStack) -> list[Top]:
         """The trees; they stay open as long as `held`."""
         trees = work.result.outcome.trees
-        split = len(trees) > 1 if self._split is None else self._split
+        several = work.result.outcome.several
+        split = several if self._split is None else self._split
         found = []
         for number, tree in enumerate(trees):
             root = held.enter_context(merged.held(work.engine.images.layer_root, work.layer_names(number)))
@@ -55,7 +56,7 @@ class _Files:
             held.callback(os.close, readable)
             said = [each for each in _of(work, number) if not each.inline_only]
             below = str(tree.platform).replace("/", "_") if split else ""
-            extension = f".{str(tree.platform).replace('/', '_')}" if len(trees) > 1 and not split else ""
+            extension = f".{str(tree.platform).replace('/', '_')}" if several and not split else ""
             files = self._statements(readable, tree, said, extension, work.job.check)
             found.append(Top(readable, below, str(tree.platform), files))
         return found

@@ -40,7 +40,7 @@ class LayoutExporter:
     def export(self, work: Work) -> dict[str, str]:
         """Compose, and send it all."""
         store, vertex = work.engine.images, work.vertex
-        if self._docker and len(work.result.outcome.trees) > 1:
+        if self._docker and work.result.outcome.several:
             raise Invalid("docker exporter does not currently support exporting manifest lists")
         vertex.count("exporting layers", 0)
         composed = composing.compose(store, work.held, work.result, self._wish, work.job.check)

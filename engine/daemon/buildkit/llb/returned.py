@@ -85,7 +85,7 @@ def outcome(answer: Answer) -> Outcome | None:
             raise Invalid("unable to export multiple refs, missing platforms mapping")
         chosen = order or list(answer.several)
         trees = tuple(_complete(answer.several[name].tree(), _config(metadata, name)) for name in chosen)
-        return Outcome(trees, metadata)
+        return Outcome(trees, metadata, indexed=True)
     if answer.one is None:
         return None
     return Outcome((_complete(answer.one.tree(), _config(metadata, "")),), metadata)
