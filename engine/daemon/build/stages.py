@@ -4,7 +4,8 @@ Pure. A stage is not built, and its steps are not counted, when neither the targ
 it.
 """
 
-from collections.abc import Callable, Iterator
+import bisect
+from collections.abc import Callable, Iterator, Mapping
 
 from engine.daemon.dockerfile import commands, instructions
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
@@ -122,22 +123,32 @@ def _stage(index: int, group: list[Instruction], expand: Callable[[str], str]) -
 
 def _needed(every: tuple[Stage, ...]) -> set[int]:
     """The numbers of the last stage and of all stages that it depends on."""
+    numbers: dict[str, list[int]] = {}
+    for stage in every:
+        numbers.setdefault(stage.name, []).append(stage.index)
     needed: set[int] = set()
-    waiting = [every[-1]]
+    waiting = [every[-1].index]
     while waiting:
-        stage = waiting.pop()
-        if stage.index in needed:
+        index = waiting.pop()
+        if index in needed:
             continue
-        needed.add(stage.index)
-        earlier = every[: stage.index]
-        if stage.base is not None and (below := named(earlier, stage.base)):
-            waiting.append(below)
-        for name in _looked_at(stage):
-            if "$" in name:
-                waiting.extend(earlier)  # a variable, which only the step itself can expand
-            elif found := find(earlier, name):
-                waiting.append(found)
+        needed.add(index)
+        stage = every[index]
+        waiting += _before(numbers, stage.base or "", index)
+        looked_at = set(_looked_at(stage))
+        if any("$" in name for name in looked_at):
+            waiting += range(index)  # a variable, which only the step itself can expand
+        for name in looked_at:
+            number = natural(name, index - 1)
+            waiting += _before(numbers, name, index) or ([] if number is None else [number])
     return needed
+
+
+def _before(numbers: Mapping[str, list[int]], name: str, index: int) -> list[int]:
+    """The number of the last stage of that name before another stage; none for any other image."""
+    known = numbers.get(name.lower(), []) if name else []
+    place = bisect.bisect_left(known, index)
+    return known[place - 1 : place] if place else []
 
 
 def _looked_at(stage: Stage) -> Iterator[str]:

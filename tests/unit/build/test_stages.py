@@ -1,5 +1,7 @@
 """Which stages of a Dockerfile are built, and what stands before them."""
 
+import time
+
 import pytest
 
 from engine.daemon.build import stages
@@ -60,3 +62,16 @@ def test_the_last_of_several_stages_with_a_name_is_meant() -> None:
     assert stages.find(found.every, "x").index == 2
     assert stages.find(found.every[:1], "x").index == 0
     assert stages.find(found.every, "z") is None and stages.named(found.every, "0") is None
+
+
+def test_many_stages_that_name_one_another_are_planned_soon() -> None:
+    """Each name was looked for among all stages, and a variable stood for all of them once more."""
+    count = 4900
+    text = "".join(f"FROM scratch AS s{number}\n" for number in range(count)) + "FROM scratch\n"
+    by_name = text + "".join(f"COPY --from=s{number} a b\n" for number in range(count))
+    by_variable = text + "COPY --from=$x a b\n" * count
+    for each in (by_name, by_variable):
+        dockerfile = parser.statements(each.encode())
+        begun = time.process_time()
+        assert len(stages.plan(dockerfile, lambda text: text, "").stages) == count + 1
+        assert time.process_time() - begun < 2
