@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.daemon.buildkit.messages import ops
+from engine.protocols import protobuf
 from tests.__main__ import CACHE
 from tests.clients.cli import said
 from tests.clients.conftest import Client
 from tests.harness.contexts import Member, build
 from tests.harness.daemon import Daemon
+from tests.harness.graphs import Writer
 from tests.harness.upgrading import upgrading
 from tests.setup.buildctl import PROGRAMS, VERSION
 
@@ -129,6 +132,20 @@ def test_a_directory_of_the_client(buildctl: Buildctl, tag: str) -> None:
         (context / name).write_text(name)
     buildctl.solve("local", tag, "--local", f"context={context}")
     assert buildctl.within(tag, "cd /local; find . -type f | sort") == "./kept\n./kept.d/file\n"
+
+
+def test_an_image_in_a_layout_of_the_client(buildctl: Buildctl) -> None:
+    layout = buildctl.place / "layout"
+    buildctl("build", "--output", f"type=oci,tar=false,dest={layout}", input=buildctl.graph("exits"))
+    (image,) = json.loads((layout / "index.json").read_text())["manifests"]
+    writer = Writer()
+    name = f"oci-layout://there@{image['digest']}"
+    source = writer.add({"source": {"identifier": name, "attrs": {"oci.store": "there"}}})
+    graph = protobuf.encode(ops.Definition, writer.definition(writer.run(source, "cp", "/out", "/again")))
+    to = buildctl.place / "to"
+    buildctl("build", "--oci-layout", f"there={layout}", "--output", f"type=local,dest={to}", input=graph)
+    assert (to / "again").read_text() == "seven\n"
+    assert "failed to solve" in buildctl("build", input=graph, status=1)
 
 
 def test_provenance_names_what_a_graph_has_used(buildctl: Buildctl) -> None:

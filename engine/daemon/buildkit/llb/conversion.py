@@ -13,6 +13,7 @@ from engine.daemon.buildkit.llb import (
     execution,
     filechanges,
     imagesource,
+    laidout,
     localsource,
     nested,
     opnames,
@@ -117,6 +118,10 @@ def _git(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
     return repositories.read(source["identifier"], source["attrs"])
 
 
+def _layout(source: ops.SourceOp, vertex: Vertex, scope: Scope) -> Operation:
+    return laidout.read(source["identifier"], source["attrs"], scope.session, platform_of(vertex, scope))
+
+
 def _result(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
     if source["attrs"]:
         raise Invalid("a result has no attributes")
@@ -127,6 +132,7 @@ _SOURCES: dict[str, Callable[[ops.SourceOp, Vertex, Scope], Operation]] = {
     "docker-image": _image,
     "local": _local,
     "git": _git,
+    "oci-layout": _layout,
     "http": _web,
     "https": _web,
     references.NAMED.removesuffix("://"): _result,

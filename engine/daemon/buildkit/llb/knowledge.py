@@ -12,7 +12,8 @@ CAPABILITIES: tuple[str, ...] = (
     *("source.image", "source.image.checksum", "source.image.layerlimit", "source.image.resolvemode"),
     *("source.local", "source.local.differ", "source.local.excludepatterns", "source.local.followpaths"),
     *("source.local.includepatterns", "source.local.sessionid", "source.local.sharedkeyhint", "source.local.unique"),
-    *("source.http", "source.http.checksum", "source.http.perm", "soruce.http.uidgid"),  # BuildKit's own spelling
+    *("source.ocilayout", "source.http", "source.http.checksum", "source.http.perm"),
+    "soruce.http.uidgid",  # BuildKit's own spelling
     *("source.git", "source.git.checksum", "source.git.fetchbycommit", "source.git.fullurl", "source.git.httpauth"),
     *("source.git.keepgitdir", "source.git.mountsshsock", "source.git.mtime", "source.git.skipsubmodules"),
     *("source.git.subdir",),
@@ -24,7 +25,7 @@ CAPABILITIES: tuple[str, ...] = (
     *("file.base", "file.copy.alwaysreplaceexistingdestpaths", "file.copy.includeexcludepatterns"),
     *("file.copy.modestring", "file.rm.nofollowsymlink", "file.rm.wildcard", "file.symlink.create"),
     *("diffop", "mergeop", "source.buildop.llbfilename"),
-    *("constraints", "platform", "meta.description", "meta.exportcache", "meta.ignorecache", "passthroughop"),
+    *("constraints", "platform", "meta.description", "meta.ignorecache", "passthroughop"),
 )
 
 
