@@ -32,6 +32,8 @@ SUCCESS, NO_TESTS = 0, 5  # pytest's exit statuses
 WITH_THE_PYTHON_MUXER = (
     *("attach", "exec", "heads", "json_file", "log_drivers", "logs", "many_waiters", "survive", "survive_exec"),
 )
+# Those of which every run makes the tests with a user's daemon too; `--long user` runs all that can pass.
+WITH_A_USERS_DAEMON = ("lifecycle", "exec", "ports", "networks", "changes", "build_run")
 # The markers of what takes minutes: it runs in CI, and where an argument has one of these words.
 MINUTES = {"guest": ("guests",), "seldom": ("sanitizers", "fuzz", "install", "missing", "releases")}
 HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
@@ -281,8 +283,8 @@ class Part:
 def parts(beside: Sequence[str], arguments: Sequence[str]) -> Iterator[list[Part]]:
     """The parts of a run, those that run at the same time in one list.
 
-    They are the tests that can run beside others, some of them with the Python muxer too, those that measure time, and
-    what a guest shows.
+    They are the tests that can run beside others, some of them with the Python muxer or a user's daemon too, those that
+    measure time, and what a guest shows.
     """
     in_ci = not arguments and os.environ.get("CI", "").lower() in ("1", "true")
     named = " ".join(arguments)
@@ -294,6 +296,9 @@ def parts(beside: Sequence[str], arguments: Sequence[str]) -> Iterator[list[Part
         files = [f"tests/api/test_{name}.py" for name in WITH_THE_PYTHON_MUXER]
         again = "a tenth of tests/api with the Python muxer"
         first.append(Part(again, [*beside, "-n", "2", "-m", common, *files], {"ENGINE_TEST_MUXER": "python"}))
+        files = [f"tests/api/test_{name}.py" for name in WITH_A_USERS_DAEMON]
+        again = "some of tests/api with a user's daemon"
+        first.append(Part(again, [*beside, "-n", "2", "-m", common, *files], {"ENGINE_TEST_USER": "1"}))
     yield first
     yield [Part("the tests that measure time, alone", ["-m", "alone", *(arguments or with_marker("alone"))])]
     if "guest" in made:
@@ -302,7 +307,7 @@ def parts(beside: Sequence[str], arguments: Sequence[str]) -> Iterator[list[Part
 
 
 def run_together(command: Sequence[str], together: Sequence[Part]) -> list[int]:
-    """The exit statuses of parts that run at the same time; what the second says is shown when both have ended."""
+    """The exit statuses of parts that run at the same time; what all but the first say is shown when all have ended."""
     with contextlib.ExitStack() as held:
         running = []
         for part in together:

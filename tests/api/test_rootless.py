@@ -177,6 +177,11 @@ def test_deleted_files_stay_deleted_through_commit_and_build(mine: UserDaemon) -
     assert mine.request("DELETE", "/images/rootless-b").status == 200
 
 
+def test_a_container_has_the_hosts_message_queues_if_they_are_mounted(mine: UserDaemon) -> None:
+    hosts = os.readlink(f"/proc/{mine.pid}/ns/ipc")
+    assert mine.shell("readlink /proc/self/ns/ipc", HostConfig={"NetworkMode": "none", "IpcMode": "host"}) == hosts
+
+
 def test_a_limit_is_a_warning(mine: UserDaemon) -> None:
     answer = mine.request(
         "POST", "/containers/create", {"Image": "busybox", "HostConfig": {"Memory": 1 << 26, "NetworkMode": "none"}}

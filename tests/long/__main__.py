@@ -6,11 +6,12 @@ Started by `python3 -m tests --long`, which puts what is needed into the tests' 
     parsers     HTTP, tar, Dockerfiles, JSON and the engine's own messages under atheris, see `tests.long.parsers`
     c           the muxer's C under libFuzzer, ASan, UBSan and TSan, see `tests.long.c`
     api         the tests of tests/api with the Python muxer, by pytest; only when it is named
+    user        those of tests/api that can pass with a user's daemon, by pytest; only when it is named
     chaos       the tests of tests/chaos in full, by pytest; only when it is named
 
-Without a name all but the last two are done. The first input that is answered by anything but a refusal, or that leaves
-something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long TARGET FILE`
-asks it again.
+Without a name all but the last three are done. The first input that is answered by anything but a refusal, or that
+leaves something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long
+TARGET FILE` asks it again.
 """
 
 import argparse
@@ -20,14 +21,16 @@ import subprocess
 import sys
 import tempfile
 
+from tests.harness import barred
 from tests.long import c, parsers
 
 ARCHIVES = ("load", "layer")
 JOBS = {"archives": ARCHIVES, "parsers": tuple(parsers.TARGETS), "c": c.TARGETS}
 TARGETS = tuple(target for targets in JOBS.values() for target in targets)
-# Jobs that are tests: the folder, and what is in the environment.
+# Jobs that are tests: the folder or the files, and what is in the environment.
 TESTS = {
     "api": ("tests/api", {"ENGINE_TEST_MUXER": "python"}),
+    "user": (" ".join(f"tests/api/test_{name}.py" for name in barred.FILES), {"ENGINE_TEST_USER": "1"}),
     "chaos": ("tests/chaos", {"ENGINE_CHAOS": "full"}),
 }
 RUNS = 100_000
@@ -79,7 +82,7 @@ def seeds(target: str, directory: str) -> list[str]:
 
 def tests(folder: str, variables: dict[str, str]) -> int:
     """The tests of a folder, with this in the environment; pytest's exit status."""
-    command = [sys.executable, "-m", "pytest", "-s", folder]
+    command = [sys.executable, "-m", "pytest", "-s", *folder.split()]
     return subprocess.run(command, env={**os.environ, **variables}).returncode
 
 

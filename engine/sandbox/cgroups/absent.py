@@ -7,6 +7,7 @@ there without limits. `security.lacking` takes the rights from them that only a 
 import errno
 
 from engine.errors import SystemFailure
+from engine.kernel import userns
 from engine.sandbox.cgroups.hierarchy import PARENT, Cgroups
 from engine.sandbox.spec import Limits
 
@@ -44,7 +45,8 @@ class NoCgroups(Cgroups):
         """There is nothing to change: `fitting` leaves no limit."""
 
     def _freeze(self, id: str, parent: str) -> None:
-        raise OSError(errno.EOPNOTSUPP, f"only a cgroup can stop processes, and none is mounted at {self.root}")
+        where = "is mounted at" if userns.is_hosts() else "is this user's at"
+        raise OSError(errno.EOPNOTSUPP, f"only a cgroup can stop processes, and none {where} {self.root}")
 
     def _failure(self, id: str, parent: str, error: OSError) -> SystemFailure:
         return SystemFailure(error.strerror)

@@ -25,6 +25,7 @@ _WITH_NODES = frozenset({"/dev", "/dev/pts"})  # made by the engine, with the no
 _WHOLE = frozenset("rwm")
 _UNGUARDED = "this host has no cgroups that guard devices"
 _WITHOUT = "no cgroups are mounted on this host"
+_NOT_OURS = "no cgroups of this host are this user's"
 _OWN = "/proc/self/ns/cgroup"
 
 
@@ -39,7 +40,8 @@ def check(cgroups: Cgroups, host_config: HostConfig) -> None:
     """Raise SystemFailure for a container that could not be confined here."""
     if not cgroups.holds_processes and host_config["PidMode"]:
         raise SystemFailure(
-            f"{_WITHOUT}: without them, the processes of a container that has no PID namespace of its own"
+            f"{_WITHOUT if userns.is_hosts() else _NOT_OURS}: without them, the processes of a container that has no"
+            " PID namespace of its own"
             " could not all be ended"
         )
     if _guarded(cgroups) or host_config["Privileged"]:

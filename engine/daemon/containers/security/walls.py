@@ -199,11 +199,20 @@ def mounts_of(host_config: HostConfig, namespaces: joins.Namespaces) -> tuple[Mo
         shm = joins.shm_of(host_config, namespaces)
         shown = (shm if mount.target == "/dev/shm" else mount for mount in usual)
         usual = tuple(mount for mount in shown if mount is not None)
+    if host_config["IpcMode"] == "host" and not userns.is_hosts():
+        usual = tuple(mount for mount in map(_queues_of_host, usual) if mount is not None)
     if host_config["Privileged"]:
         return tuple(_writable(mount) if mount.kind in ("sysfs", "cgroup") else mount for mount in usual)
     if host_config["SecurityOpt"] and security(host_config["SecurityOpt"]).writable_cgroups:
         return tuple(_writable(mount) if mount.kind == "cgroup" else mount for mount in usual)
     return usual
+
+
+def _queues_of_host(mount: Mount) -> Mount | None:
+    """For a user, who cannot mount the host's message queues: those that the host has mounted, or none."""
+    if mount.kind != "mqueue" or not os.path.ismount(mount.target):
+        return None if mount.kind == "mqueue" else mount
+    return Mount("bind", mount.target, mount.target, mount.flags, propagation="rprivate")
 
 
 def _writable(mount: Mount) -> Mount:
