@@ -5,6 +5,7 @@ every Python needs them. Code of the modules that are used first fills what is l
 code is loaded ten times as fast.
 """
 
+import functools
 import hashlib
 import io
 import lzma
@@ -23,12 +24,15 @@ MOST = 1_000_000
 """Bytes that the file may have."""
 FIRST = "engine/onefile.py"
 _SOURCES = (1 << 20,)
-_CODE = (1 << 18, 1 << 20, 1 << 17)
-"""Bytes in the first blocks, and in each further one.
+_CODE = (1 << 18, 1 << 20)
+"""Bytes in the first block, and in each further one.
 
 A larger block packs better, and a smaller one is unpacked sooner for a single module. The first block of code is that
-of a client, the second one is unpacked by a daemon that starts, and the small ones fill the room.
+of a client, the second one is unpacked by a daemon that starts.
 """
+_DENSEST = 7
+"""More bytes of code than this many times the room are not tried: packing takes most of the time."""
+_CLOSE = 4  # modules
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -55,18 +59,28 @@ def pack(files: Files, most: int = MOST, interpreter: str = "/usr/bin/env python
     order = firstuse.ordered(files)
     data = [path for path in sorted(files) if not path.endswith(".py")]
     blocks = [*_blocks("d", data, files.__getitem__, _SOURCES), *_blocks("s", order, files.__getitem__, _SOURCES)]
-    least = len(blocks)
-    for block in _blocks("c", order, lambda path: bytecode.made(files[path]), _CODE):
-        blocks.append(block)
-        if sum(len(each.data) for each in blocks) > most:
+    code: dict[str, bytes] = {}
+    size, room = 0, most - len(_whole(line, files, blocks))
+    for path in order:
+        if size > room * _DENSEST:
             break
-    whole = _whole(line, files, blocks)
-    while len(whole) > most and len(blocks) > least:
-        blocks.pop()
-        whole = _whole(line, files, blocks)
-    if len(whole) > most:
-        raise SystemFailure(f"the engine in one file has {len(whole)} bytes, which is more than {most}")
-    return Packed(whole, len(order), sum(len(block.files) for block in blocks[least:]))
+        code[path] = bytecode.made(files[path])
+        size += len(code[path])
+    if room < 0:
+        raise SystemFailure(f"the engine in one file has {most - room} bytes, which is more than {most}")
+    # What fits is known when it is packed: halving comes close enough.
+    chosen, best = list(code), (0, _whole(line, files, blocks))
+    fits, fits_not = 0, len(chosen) + 1
+    count = len(chosen)
+    while fits_not - fits > _CLOSE:
+        packed = _blocks("c", chosen[:count], code.__getitem__, _CODE) if count else ()
+        whole = _whole(line, files, [*blocks, *packed])
+        if len(whole) <= most:
+            fits, best = count, (count, whole)
+        else:
+            fits_not = count
+        count = (fits + fits_not) // 2
+    return Packed(best[1], len(order), best[0])
 
 
 def _blocks(kind: str, names: list[str], content: Callable[[str], bytes], sizes: tuple[int, ...]) -> Iterator[_Block]:
@@ -120,5 +134,6 @@ def _offsets(archive: bytes) -> list[int]:
         return [each.header_offset + 30 + len(each.filename) for each in opened.infolist()]
 
 
+@functools.cache
 def _compressed(data: bytes) -> bytes:
     return lzma.compress(data, lzma.FORMAT_RAW, filters=FILTERS)

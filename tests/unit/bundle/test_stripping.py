@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.bundle import bytecode
 from engine.bundle.stripping import without_words
 
 ENGINE = Path(__file__).resolve().parents[3] / "engine"
@@ -13,7 +14,7 @@ SOURCES = sorted(ENGINE.rglob("*.py"))
 
 def shape(source: str) -> list[tuple[str, int]]:
     """The kind and line of each node but the texts that stand by themselves, and what holds their place."""
-    tree = ast.parse(source)
+    tree = bytecode.untyped(source.encode())
     found = []
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
@@ -41,6 +42,14 @@ def test_words_go_and_texts_stay() -> None:
     source = '"""A."""\nfrom __future__ import annotations\nX = "#1"  # one\n"""About X."""\n'
     source += 'def f():\n    """B.\n\n    C."""\n'
     assert without_words(source) == '\nfrom __future__ import annotations\nX = "#1"\n\ndef f():\n    0\n'
+
+
+def test_types_of_functions_go_and_those_of_fields_stay() -> None:
+    source = "class A:\n    b: int = 1\n    def c(self, *d: 'A', e: int = 2, **f: dict[str, int]) -> list[\n"
+    source += "        int\n    ]: ...\n"
+    source += "def g(\n    ä: str,\n) -> None: pass\n"
+    kept = "class A:\n    b: int = 1\n    def c(self, *d, e = 2, **f) -> list[\n        int\n    ]: ...\n"
+    assert without_words(source) == kept + "def g(\n    ä,\n): pass\n"
 
 
 def test_columns_count_bytes_where_letters_have_several() -> None:
