@@ -3,9 +3,9 @@
 from tests.sandbox.published.row import (
     COPY,
     EXEC,
+    GIT,
     IMAGE,
     LOAD,
-    NO_ADDRESS,
     NO_LABELS,
     NO_SETUID,
     NO_SWARM,
@@ -192,7 +192,12 @@ ROWS = (
         "/sys/fs/cgroup could be written where the cgroup namespace was the host's.",
         test=f"{RUN}test_cve_2023_25809_the_cgroups_are_read_only_whosever_view_it_is",
     ),
-    Row("CVE-2023-26054", "BuildKit", "Credentials of a git URL were in the build's provenance.", why=NO_ADDRESS),
+    Row(
+        "CVE-2023-26054",
+        "BuildKit",
+        "Credentials of a git URL were in the build's provenance.",
+        test=f"{GIT}test_gitaddress.py::test_what_is_shown_of_an_address_has_no_credentials",
+    ),
     Row(
         "CVE-2023-27561",
         "runc",

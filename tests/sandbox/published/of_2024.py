@@ -2,12 +2,12 @@
 
 from tests.sandbox.published.row import (
     EXEC,
+    FRONTEND,
     IMAGE,
     MOUNT,
     NETWORK,
     NO_AUTHZ,
     NO_CHECKPOINTS,
-    NO_FRONTENDS,
     NO_LABELS,
     REGISTRY,
     RUN,
@@ -97,7 +97,12 @@ ROWS = (
         "Cleaning up the place of a mount removed files of the host.",
         test=f"{STEP}test_cve_2024_23652_the_place_of_a_mount_is_not_cleaned_up_on_the_host",
     ),
-    Row("CVE-2024-23653", "BuildKit", "A frontend ran a container with all rights unasked.", why=NO_FRONTENDS),
+    Row(
+        "CVE-2024-23653",
+        "BuildKit",
+        "A frontend ran a container with all rights unasked.",
+        test=f"{FRONTEND}test_cve_2024_23653_and_ghsa_7236_no_frontend_gives_itself_rights",
+    ),
     Row(
         "CVE-2024-24557",
         "moby",

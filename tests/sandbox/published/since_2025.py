@@ -3,6 +3,7 @@
 from tests.sandbox.published.row import (
     BUILD,
     COPY,
+    FRONTEND,
     GIT,
     HTTP2,
     IMAGE,
@@ -10,7 +11,6 @@ from tests.sandbox.published.row import (
     MOUNT,
     NO_AUTHZ,
     NO_CHECKPOINTS,
-    NO_FRONTENDS,
     NO_KRUN,
     NO_LABELS,
     NO_MACHINE,
@@ -117,7 +117,10 @@ ROWS = (
         test=f"{RUN}test_cve_2026_31431_and_123876_no_socket_of_the_kernels_cryptography_or_of_the_hypervisor",
     ),
     Row(
-        "CVE-2026-33747", "BuildKit", "A frontend's message wrote files outside the builder's state.", why=NO_FRONTENDS
+        "CVE-2026-33747",
+        "BuildKit",
+        "A frontend's message wrote files outside the builder's state.",
+        test=f"{FRONTEND}test_cve_2026_33747_a_message_of_a_frontend_writes_nothing_outside",
     ),
     Row(
         "CVE-2026-33748",
@@ -266,7 +269,7 @@ ROWS = (
         "GHSA-7236-3392-c5c6",
         "BuildKit",
         "A frontend switched off seccomp and AppArmor for a step.",
-        why=NO_FRONTENDS,
+        test=f"{FRONTEND}test_ghsa_7236_a_command_of_a_graph_is_confined_like_any_other",
     ),
     Row(
         "GHSA-72x6-4j93-7w86",
@@ -281,7 +284,10 @@ ROWS = (
         test=f"{RUN}test_cve_2022_23471_and_2025_64329_who_goes_away_leaves_nothing_behind",
     ),
     Row(
-        "GHSA-32pv-7hq5-qhwq", "BuildKit", "A file operation of a frontend's removed what is in /tmp.", why=NO_FRONTENDS
+        "GHSA-32pv-7hq5-qhwq",
+        "BuildKit",
+        "A file operation of a frontend's removed what is in /tmp.",
+        test=f"{FRONTEND}test_ghsa_32pv_an_action_on_files_removes_nothing_of_the_host",
     ),
     Row("GHSA-388v-wmr2-g2v2", "BuildKit", "The source of a cache mount was a junction that led out.", why=WINDOWS),
     Row("GHSA-hw3h-2gp9-cxpv", "BuildKit", "A git bundle of a source ran commands.", why="bundles of git are not read"),

@@ -54,11 +54,12 @@ class GitAddress:
 
     @property
     def shown(self) -> str:
-        """The remote without a password."""
-        before, at, rest = self.remote.partition("@")
-        scheme, colon, user = before.rpartition("//")
-        name, has_password, _ = user.partition(":")
-        return f"{scheme}{colon}{name}{':xxxxx' if has_password else ''}@{rest}" if at and colon else self.remote
+        """The remote without what stands before the host of a URL: a token can be a name as well as a password."""
+        scheme, slashes, rest = self.remote.partition("://")
+        user, at, place = rest.rpartition("@")
+        if not slashes or not at or self.scheme == "ssh":
+            return self.remote
+        return f"{scheme}://xxxxx{':xxxxx' if ':' in user else ''}@{place}"
 
 
 def parse(text: str) -> GitAddress | None:

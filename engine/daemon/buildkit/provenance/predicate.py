@@ -151,12 +151,13 @@ def _request(facts: Facts) -> tuple[Object, str, str, Object]:
 
 
 def redacted(url: str) -> str:
-    """A URL without the password that may stand in it; what is none stays as it is."""
+    """A URL without the credentials that may stand in it; what is none stays as it is."""
     try:
         parts = urlsplit(url)
-        if not parts.password:
+        if "@" not in parts.netloc or parts.scheme == "ssh":  # there it is the name of a user, and no secret
             return url
-        netloc = f"{parts.username or ''}:xxxxx@{parts.netloc.rpartition('@')[2]}"
+        password = ":xxxxx" if parts.password is not None else ""
+        netloc = f"xxxxx{password}@{parts.netloc.rpartition('@')[2]}"
     except ValueError:
         return "invalid URL"
     return urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment))

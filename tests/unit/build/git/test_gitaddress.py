@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.daemon.build.git import gitaddress
+from engine.daemon.buildkit.provenance import predicate
 from engine.errors import Invalid
 
 HUB = "https://github.com/moby/buildkit.git"
@@ -19,7 +20,7 @@ HUB = "https://github.com/moby/buildkit.git"
         ("git://example.com/foo", {"remote": "git://example.com/foo", "scheme": "git"}),
         ("github.com/moby/buildkit", {"remote": "https://github.com/moby/buildkit"}),
         ("github.com/moby/buildkit#master", {"ref": "master"}),
-        ("https://foo:bar@github.com/a.git", {"host": "github.com", "shown": "https://foo:xxxxx@github.com/a.git"}),
+        ("https://foo:bar@github.com/a.git", {"host": "github.com", "shown": "https://xxxxx:xxxxx@github.com/a.git"}),
         ("git@github.com:moby/buildkit", {"remote": "git@github.com:moby/buildkit", "scheme": "ssh"}),
         ("git@host.org:a/b.git#x:y", {"remote": "git@host.org:a/b.git", "ref": "x", "subdir": "y"}),
         ("ssh://git@host.org/a", {"remote": "ssh://git@host.org/a", "scheme": "ssh"}),
@@ -136,3 +137,21 @@ def test_nothing_that_git_is_given_is_an_option_or_leads_out(text: str) -> None:
     assert found.remote.startswith(("https://", "http://", "git://", "ssh://")) or "@" in found.remote
     assert ".." not in found.subdir.split("/")
     assert not found.subdir.startswith("/")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("https://name:secret@host/a.git", "https://xxxxx:xxxxx@host/a.git"),
+        ("https://secret@host/a.git", "https://xxxxx@host/a.git"),
+        ("https://a:b@c:secret@host/a.git", "https://xxxxx:xxxxx@host/a.git"),
+        ("https://host/a.git", "https://host/a.git"),
+        ("ssh://git@host/a", "ssh://git@host/a"),
+        ("git@host:a", "git@host:a"),
+    ],
+)
+def test_what_is_shown_of_an_address_has_no_credentials(text: str, expected: str) -> None:
+    found = gitaddress.parse(text)
+    assert found is not None
+    assert found.shown == expected
+    assert predicate.redacted(text) == expected
