@@ -17,7 +17,7 @@ import pytest
 
 from bench import image
 from bench.memory import Most
-from bench.peers import Daemon, NewDaemon, Peer
+from bench.peers import Daemon
 from bench.results import Record
 from bench.test_build import command_seconds
 from tests.__main__ import CACHE
@@ -142,18 +142,15 @@ def test_what_a_step_costs_over_its_command(daemon: Daemon, build: Build, tmp_pa
 
 @pytest.mark.case("buildx_memory")
 def test_memory_during_builds(
-    peer: Peer, new_daemon: NewDaemon, build: Build, place: Path, tmp_path: Path, record: Record
+    lone_daemon: Daemon, workshop: Path, build: Build, place: Path, tmp_path: Path, record: Record
 ) -> None:
-    daemon = new_daemon(peer)
-    try:
-        write(place, "COPY . /files", *(f"RUN echo {number} >/{number}" for number in range(FEW)))
-        large = tmp_path / "large"
-        write(large, "COPY large /large")
-        (large / "large").write_bytes(os.urandom(SENT))
-        with Most(daemon.isolated.members) as building:
-            build(daemon, place)
-            build(daemon, place)
-            build(daemon, large)
-    finally:
-        daemon.close()
-    record("buildx_memory", peer.name, [building.value / MEGABYTE])
+    lone_daemon.give_image(workshop / "rootfs.tar")
+    write(place, "COPY . /files", *(f"RUN echo {number} >/{number}" for number in range(FEW)))
+    large = tmp_path / "large"
+    write(large, "COPY large /large")
+    (large / "large").write_bytes(os.urandom(SENT))
+    with Most(lone_daemon.isolated.members) as building:
+        build(lone_daemon, place)
+        build(lone_daemon, place)
+        build(lone_daemon, large)
+    record("buildx_memory", lone_daemon.peer.name, [building.value / MEGABYTE])
