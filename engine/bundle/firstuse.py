@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from engine.bundle.materials import Files
 
 FIRST = ("engine.origin", "engine.__main__", "engine.kernel.sealing", "engine.kernel.syscalls", "engine.postponed")
-CLIENT = ("engine.client.verbs", "engine.client.run", "engine.client.containers")
+CLIENT = ("engine.client.verbs", "engine.client.container.run", "engine.client.container.containerlist")
 DAEMON = ("engine.settings.every", "engine.boot", "engine.spawner.main", "engine.spawner.modules")
 """In the order in which a daemon that starts imports them; `engine.monitor.parts` chooses by name."""
 MONITOR = ("engine.monitor.nativeprocess", "engine.monitor.nativepump", "engine.logs.nativereader")

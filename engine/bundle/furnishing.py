@@ -1,4 +1,4 @@
-"""Says what a Debian package has beside the engine itself: units, manual pages, the licence and the list of changes.
+"""Says what a Debian package has beside the engine: units, manual pages, completions, the licence, the changes.
 
 Makes texts of tables that the engine has anyway. It opens no file but the engine's own.
 """
@@ -10,7 +10,7 @@ from engine import origin
 from engine.bundle import manual
 from engine.bundle.deb import Entry
 from engine.check import main as checking
-from engine.client import verbs
+from engine.client import completion, helptexts, verbs, verbtable
 from engine.inspection import verb as inspecting
 from engine.settings import every
 from engine.units import install
@@ -25,6 +25,11 @@ License: Apache-2.0
  On Debian systems the whole licence is in
  /usr/share/common-licenses/Apache-2.0.
 """
+_COMPLETIONS = {
+    "bash": "usr/share/bash-completion/completions/engine",
+    "zsh": "usr/share/zsh/vendor-completions/_engine",
+    "fish": "usr/share/fish/vendor_completions.d/engine.fish",
+}
 
 
 def entries(program: bytes, bundling: str, moment: int) -> dict[str, Entry]:
@@ -37,6 +42,8 @@ def entries(program: bytes, bundling: str, moment: int) -> dict[str, Entry]:
         "usr/share/man/man1/engine.1.gz": Entry(_packed(client_page(bundling))),
         "usr/share/man/man8/engined.8.gz": Entry(_packed(daemon_page())),
     }
+    for shell, place in _COMPLETIONS.items():
+        found[place] = Entry(completion.SCRIPTS[shell].encode())
     for unit in install.UNITS:
         found[f"usr/lib/systemd/system/{unit}"] = Entry(origin.data(f"units/{unit}"))
     return found
@@ -45,7 +52,9 @@ def entries(program: bytes, bundling: str, moment: int) -> dict[str, Entry]:
 def client_page(bundling: str) -> str:
     """The manual page engine(1)."""
     tools = (checking.usage(), inspecting.usage(), install.usage(), bundling)
-    helps = [verbs.usage(), *map(verbs.verb_usage, verbs.VERBS), *tools]
+    shown = [verb for verb in verbtable.VERBS if not verb.hidden]
+    of_verbs = [helptexts.verb_usage(verb, (*verbs.options_of(verb), verbtable.HELP)) for verb in shown]
+    helps = [helptexts.usage(), *of_verbs, *tools]
     return manual.page("engine", 1, every.VERSION, _SUMMARY, helps)
 
 

@@ -16,7 +16,7 @@ def page(name: str, section: int, version: str, summary: str, helps: Sequence[st
     lines = [f'.TH {name.upper()} {section} "" "engine {version}"', ".SH NAME", f"{name} \\- {_text(summary)}"]
     for number, help_text in enumerate(helps):
         usage, _, rest = help_text.partition("\n")
-        words = usage.removeprefix("Usage: ")
+        words = usage.removeprefix("Usage:").strip()
         lines += [".SH SYNOPSIS", f".B {_text(words)}", ".SH DESCRIPTION"] if number == 0 else []
         lines += [".SH EACH VERB"] if number == 1 else []
         lines += [f".SS {_text(words)}"] if number else []
@@ -30,7 +30,7 @@ def _body(text: str, heading: str) -> Iterator[str]:
     for line in text.splitlines():
         if not line:
             begins = True
-        elif re.fullmatch(r"\w+:", line):
+        elif re.fullmatch(r"\w+( \w+)*:", line):
             yield f"{heading} {line.rstrip(':').upper() if heading == '.SH' else _text(line)}"
             begins = True
         elif found := _OPTION.match(line) or _TERM.match(line):

@@ -13,16 +13,17 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
 from engine import origin
 from engine.client import hostimage, progress
-from engine.client.api import Api, ApiError, container_path, error_text, target
+from engine.client.api import Api, ApiError, Query, container_path, error_text, target
+from engine.client.door.destination import Destination
 from engine.client.frames import Demultiplexer
-from engine.client.images import split_reference
+from engine.client.image.imagenames import split_reference
 from engine.client.transport import Connection, Object, Response
 from engine.commandline import Given, Option, given_text
 from engine.errors import SystemFailure, Unavailable
@@ -52,7 +53,7 @@ def demo(api: None, given: Given, others: Sequence[str]) -> int:
     """
     # SystemExit instead of death, so that the daemon and the directory are cleaned up
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with _private_daemon() as socket_path, Connection(socket_path) as connection:
+    with _private_daemon() as socket_path, Connection(Destination("unix", path=socket_path)) as connection:
         try:
             Stage(connection).play(given_text(given, "image"))
         except BaseException:
@@ -196,7 +197,7 @@ class Stage:
         name, tag = split_reference(_IMAGE)
         self._progress(title, {"fromSrc": "-", "repo": name, "tag": tag}, hostimage.rootfs(programs))
 
-    def _progress(self, title: str, query: Mapping[str, object], body: Iterable[bytes] | None) -> None:
+    def _progress(self, title: str, query: Query, body: Iterable[bytes] | None) -> None:
         began, response = self._request(title, "POST", "/images/create", query, body)
         for document in response.documents():
             if "error" in document:
@@ -210,7 +211,7 @@ class Stage:
         title: str,
         method: str,
         path: str,
-        query: Mapping[str, object] | None = None,
+        query: Query | None = None,
         body: Object | None = None,
     ) -> Object:
         """Make a call and show it; returns the JSON object of the answer, {} for an empty body."""
@@ -239,7 +240,7 @@ class Stage:
         title: str,
         method: str,
         path: str,
-        query: Mapping[str, object] | None = None,
+        query: Query | None = None,
         body: Object | Iterable[bytes] | None = None,
     ) -> tuple[float, Response]:
         """Show a request and send it; returns (when it was sent, the answer's head). Raises ApiError for an error
@@ -278,3 +279,6 @@ def _fold(text: str) -> None:
     """Print a text folded to the width of a page; ids and other long words are cut where the page ends."""
     indent = f"{text[0]}   " if text[0] in "<>" else ""
     print(textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False))
+
+
+FUNCTIONS = {"demo": (demo, OPTIONS)}

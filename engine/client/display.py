@@ -5,8 +5,8 @@ Pure; it reads no clock: the caller passes the time.
 """
 
 import re
+import time
 from collections.abc import Sequence
-from datetime import datetime
 
 from engine.errors import Invalid
 
@@ -14,7 +14,9 @@ _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40,
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?(b?)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+_NARROWEST, _APART = 10, 3  # of docker's tables
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # (limit, unit, name): below `limit` seconds an age is shown in units of `unit` seconds (go-units, HumanDuration)
 _AGES = (
     (60, 1, "second"),
@@ -42,21 +44,40 @@ def parse_time(text: str, now: float) -> str:
         if "".join(number + unit for number, unit in parts) == text:
             return f"{now - sum(float(number) * _SECONDS[unit] for number, unit in parts):.9f}"
         raise Invalid(f"invalid time: {text}")
+    # loaded for this form of a time alone
+    from datetime import datetime
+
     try:
-        moment = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError as error:
         raise Invalid(f"invalid time: {text}") from error
-    return f"{moment.astimezone().timestamp():.9f}"
+    return f"{found.astimezone().timestamp():.9f}"
 
 
 def size(count: int) -> str:
     """A number of bytes, shown with three digits: `4.27MB`."""
+    return _scaled(count, 1000, _DECIMAL, 3)
+
+
+def shown_size(count: int) -> str:
+    """A number of bytes, shown with four digits: `4.272MB`."""
+    return _scaled(count, 1000, _DECIMAL, 4)
+
+
+def binary_size(count: float) -> str:
+    """A number of bytes in powers of 1024, shown with four digits: `7.656GiB`."""
+    return _scaled(count, 1024, _BINARY, 4)
+
+
+def _scaled(count: float, step: int, units: Sequence[str], digits: int) -> str:
+    """A number in the largest unit in which it is not below one."""
     value = float(count)
-    for unit in _DECIMAL:
-        if value < 999.5 or unit == _DECIMAL[-1]:
+    for unit in units:
+        text = f"{value:.{digits}g}"
+        if float(text) < step or unit == units[-1]:
             break
-        value /= 1000
-    return f"{value:.3g}{unit}"
+        value /= step
+    return f"{text}{unit}"
 
 
 def age(seconds: float) -> str:
@@ -75,12 +96,17 @@ def age(seconds: float) -> str:
     return f"{seconds // (365 * 86400)} years"
 
 
+def moment(seconds: float) -> str:
+    """A Unix time in this host's zone, as Go prints it: `2026-11-23 18:00:00 +0000 UTC`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z %Z", time.localtime(seconds))
+
+
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as text, its columns three spaces apart."""
+    """A table as text: its columns three spaces apart, each with room for ten characters."""
     table = [list(heads), *map(list, rows)]
-    widths = [max(len(row[index]) for row in table) for index in range(len(heads))]
+    widths = [max(_NARROWEST, *(len(row[index]) + _APART for row in table)) for index in range(len(heads))]
     return "\n".join(
-        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+        "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
     )
 
 

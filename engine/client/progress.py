@@ -4,13 +4,22 @@ Runs in the client's one thread. On a terminal each layer has its own line, whic
 Elsewhere only whole steps are shown, one a line.
 """
 
+from __future__ import annotations
+
+import re
 from collections.abc import Iterable
-from typing import TextIO
 
 from engine.client.display import size
+from engine.client.showing import colours
 from engine.client.transport import Object
+from engine.late import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 _BAR = 30
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # the classic builder writes the errors of commands in red
+_STEP = re.compile(r"Step \d+/\d+ :")
 
 
 def show(documents: Iterable[Object], out: TextIO, columns: int | None) -> None:
@@ -23,13 +32,26 @@ def show(documents: Iterable[Object], out: TextIO, columns: int | None) -> None:
 
 def _show_steps(documents: Iterable[Object], out: TextIO) -> None:
     for document in documents:
-        if not document.get("progressDetail") and (text := line(document)):
+        if "stream" in document:
+            out.write(_COLOUR.sub("", str(document["stream"])))
+            out.flush()
+        elif not document.get("progressDetail") and (text := line(document)):
             print(text, file=out, flush=True)
 
 
 def _show_lines(documents: Iterable[Object], out: TextIO, columns: int) -> None:
     rows: dict[str, int] = {}
+    on = colours.wanted(out)
     for document in documents:
+        if "stream" in document:
+            # What a build's commands write may end anywhere in a line.
+            text = str(document["stream"]) if on else _COLOUR.sub("", str(document["stream"]))
+            out.write(_STEP.sub(lambda found: colours.painted(found[0], "bold", on), text))
+            out.flush()
+            rows.clear()
+            continue
+        if "aux" in document and not line(document):
+            continue
         text = line(document)[: columns - 1]
         identity = document.get("id", "")
         if not identity or "progressDetail" not in document:
@@ -47,8 +69,6 @@ def _show_lines(documents: Iterable[Object], out: TextIO, columns: int) -> None:
 
 def line(document: Object) -> str:
     """One progress document as a line of text."""
-    if "stream" in document:
-        return str(document["stream"]).rstrip("\n")
     text: str = document.get("status", "")
     if document.get("id"):
         text = f"{document['id']}: {text}"

@@ -13,18 +13,10 @@ from contextlib import contextmanager
 
 from engine.client.frames import Demultiplexer, Plain
 from engine.client.terminal import DetachKeys
+from engine.client.writing import write_all
 
 _PIECE = 64 * 1024
 _GONE = select.POLLIN | select.POLLHUP | select.POLLERR
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of the data, in as many writes as it takes. Raises BrokenPipeError when the reader has
-    closed its end.
-    """
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 @contextmanager
@@ -68,14 +60,14 @@ class Session:
         self._detached = False
         self._show(first)
 
-    def run(self, ended: int, signals: int, on_signal: Callable[[int], None]) -> bool:
+    def run(self, ended: int | None, signals: int, on_signal: Callable[[int], None]) -> bool:
         """Move bytes until the container's output has ended and `ended` is readable; False when the user detached.
 
-        ended:   a descriptor that becomes readable when the container has ended
+        ended:   a descriptor that becomes readable when the container has ended; None where the output's end is enough
         signals: the descriptor of `caught`; each number read from it is given to `on_signal`
         """
         self._connection.setblocking(False)
-        output, over = True, False
+        output, over = True, ended is None
         with self._connection:
             while (output or not over) and not self._detached:
                 ready = self._wait(output, None if over else ended, signals)

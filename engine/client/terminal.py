@@ -19,7 +19,8 @@ def raw(fd: int) -> Iterator[None]:
     """Keep the terminal `fd` in raw mode within the `with` block."""
     found = termios.tcgetattr(fd)
     try:
-        tty.setraw(fd)
+        # What the user has typed ahead is for the container: TCSAFLUSH would lose it.
+        tty.setraw(fd, termios.TCSADRAIN)
         yield
     finally:
         # TCSADRAIN, not TCSAFLUSH: keys that the user typed ahead are for the shell that follows.
@@ -65,3 +66,20 @@ class DetachKeys:
             if self._seen == len(self._keys):
                 return bytes(passed), True
         return bytes(passed), False
+
+
+def detach_keys(text: str) -> bytes:
+    """The bytes of a key sequence such as `ctrl-p,ctrl-q` or `a,ctrl-]`; empty for none. Raises Invalid.
+
+    The keys that go with ctrl are a-z and `@[\\]^_`, as with docker.
+    """
+    keys = bytearray()
+    for key in text.split(",") if text else ():
+        name = key.lower().removeprefix("ctrl-")
+        if len(key) == 1 and key.isascii():
+            keys += key.encode()
+        elif key.lower().startswith("ctrl-") and len(name) == 1 and (name in "@[\\]^_" or "a" <= name <= "z"):
+            keys.append(ord(name.upper()) & 0x1F)
+        else:
+            raise Invalid(f"unknown character: '{key}' in the detach keys '{text}'")
+    return bytes(keys)

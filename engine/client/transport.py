@@ -1,4 +1,4 @@
-"""The client's HTTP/1.1 over a Unix socket: connections, requests and responses, as much as the Engine API needs.
+"""The client's HTTP/1.1 over a socket: connections, requests and responses, as much as the Engine API needs.
 
 Runs in the client's one thread. http.client is not used: it cannot hand over a connection after `101 UPGRADED` together
 with the bytes that it has read too far, and loading it takes longer than most verbs do. This module knows nothing of
@@ -8,10 +8,11 @@ the API.
 import json
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
-from engine.errors import Invalid, SystemFailure, Unavailable
-from engine.settings.whose import socket_of_client
+from engine.annotating import Any
+from engine.client.door.destination import Destination
+from engine.client.door.dialling import connected
+from engine.errors import SystemFailure
 
 _HEAD_MAX = 64 * 1024
 _PIECE = 64 * 1024
@@ -21,32 +22,13 @@ Object = dict[str, Any]
 """A JSON object, shaped by the API's definition."""
 
 
-def socket_path(environ: Mapping[str, str], uid: int) -> str:
-    """The path of the daemon's socket, from ENGINE_HOST, else DOCKER_HOST, else this user's default,
-    or the host's where the user has none.
-
-    Raises Invalid for any address but `unix://PATH`.
-    """
-    address = environ.get("ENGINE_HOST") or environ.get("DOCKER_HOST") or f"unix://{socket_of_client(uid, environ)}"
-    kind, _, path = address.partition("://")
-    if kind != "unix" or not path.startswith("/"):
-        raise Invalid(f"{address}: this client only speaks to unix:///PATH")
-    return path
-
-
 class Connection:
     """One connection to the daemon, kept alive between requests; a response must be read before the next request."""
 
-    def __init__(self, path: str) -> None:
-        """Connect to the socket at `path`. Raises Unavailable."""
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    def __init__(self, place: Destination) -> None:
+        """Connect to the daemon. Raises Unavailable."""
+        self.socket = connected(place)
         self._buffer = b""
-        try:
-            self.socket.connect(path)
-        except OSError as error:
-            self.socket.close()
-            text = f"cannot connect to the engine at unix://{path}: {error.strerror}. Is the daemon running?"
-            raise Unavailable(text) from error
 
     def close(self) -> None:
         self.socket.close()

@@ -1,7 +1,8 @@
-"""The client's main function and its table of verbs: parses the command line, and runs the verb that it names.
+"""The client's main function: parses the command line by the table of verbs, and runs the verb that it names.
 
 Runs in the client's one thread. A verb's module is loaded when that verb is asked for, so that `engine ps` does not pay
-for the terminal code of `engine run`.
+for the terminal code of `engine run`. Exit codes and words are docker's: 125 for an option that is wrong, 1 for what
+the daemon refuses, 125 where `run` has made no container.
 """
 
 import os
@@ -9,13 +10,22 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from engine.client.api import Api
-from engine.client.transport import socket_path
-from engine.commandline import Given, Option, described, given_text, parse
-from engine.dataclass import dataclass
+from engine.client.api import Api, ApiError
+from engine.client.door.destination import destination
+from engine.client.showing import colours
+from engine.client.verbtable import GLOBAL_OPTIONS, GROUPS, HELP, Verb, named
+from engine.commandline import Given, Option, given_text, parse
 from engine.errors import EngineError, Invalid
-from engine.settings.every import VERSION
+from engine.late import TYPE_CHECKING, late
 
+if TYPE_CHECKING:  # loaded for --help, and for who has mistyped; and for --version
+    from engine.client import helptexts
+    from engine.settings import every
+else:
+    helptexts = late("engine.client.helptexts")
+    every = late("engine.settings.every")
+
+WRONG_OPTION = 125
 _INTERRUPTED = 130
 _NOBODY_READS = 141  # the status that a shell shows for a program killed by SIGPIPE
 
@@ -24,77 +34,34 @@ Function = Callable[[Api | None, Given, Sequence[str]], int]
 and returns the exit status.
 """
 
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb of the client.
-
-    function, options: where they are defined, as `module.NAME` below engine.client; options may be empty
-    arguments: how many other arguments it takes: at least, at most (None: any number)
-    interspersed: options may follow the first argument
-    remote: it speaks to the daemon that the user has chosen; otherwise its function gets None for the Api
-    """
-
-    name: str
-    usage: str
-    help: str
-    function: str
-    options: str = ""
-    arguments: tuple[int, int | None] = (0, 0)
-    interspersed: bool = True
-    remote: bool = True
+# An option of the client's own that says what a variable of the environment says otherwise.
+_VARIABLES = {"host": "ENGINE_HOST", "tlsverify": "DOCKER_TLS_VERIFY", "tls": "DOCKER_TLS"}
 
 
-VERBS = (
-    Verb(
-        "demo",
-        "",
-        "Show the main job on a private daemon: nothing installed",
-        "demo.demo",
-        "demo.OPTIONS",
-        remote=False,
-    ),
-    Verb(
-        "run",
-        "IMAGE [COMMAND] [ARG...]",
-        "Run a command in a new container",
-        "run.run",
-        "run.OPTIONS",
-        (1, None),
-        False,
-    ),
-    Verb("ps", "", "Show containers", "containers.ps_verb", "containers.PS_OPTIONS"),
-    Verb(
-        "logs", "CONTAINER", "Show the output of a container", "containers.logs_verb", "containers.LOGS_OPTIONS", (1, 1)
-    ),
-    Verb("rm", "CONTAINER...", "Remove containers", "containers.rm_verb", "containers.RM_OPTIONS", (1, None)),
-    Verb("pull", "IMAGE", "Pull an image from its registry", "images.pull_verb", "images.PULL_OPTIONS", (1, 1)),
-    Verb("images", "[NAME]", "Show images", "images.images_verb", "images.IMAGES_OPTIONS", (0, 1)),
-    Verb(
-        "image-from-host",
-        "NAME PROGRAM...",
-        "Make an image of programs of this host and what they need",
-        "images.host_image_verb",
-        arguments=(2, None),
-    ),
-    Verb("version", "", "Show the versions of client and daemon", "system.version_verb"),
-)
-GLOBAL_OPTIONS = (
-    Option("host", "Daemon to speak to, instead of ENGINE_HOST or DOCKER_HOST", short="H", value="unix://PATH"),
-    Option("help", "Show this text", kind="flag", default=False),
-    Option("version", "Show the client's version", short="v", kind="flag", default=False),
-)
-_HELP = Option("help", "Show this text", kind="flag", default=False)
+class _Mistyped(Exception):
+    """The command line is wrong; the text is for the user, and `status` is that of the process."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one verb; returns the exit status of the process. Errors are printed, none is raised."""
+    failed = 1
     try:
-        status = _main(arguments)
+        verb, rest, environ = _chosen(arguments)
+        if verb is None:
+            return 0
+        failed = verb.failed
+        status = _run(verb, rest, environ)
         sys.stdout.flush()
+    except _Mistyped as error:
+        print(error, file=sys.stderr)
+        return error.status
     except EngineError as error:
-        print(f"engine: {error}", file=sys.stderr)
-        return 125 if _verb_name(arguments) == "run" else 1
+        complain(error)
+        return failed
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
@@ -103,85 +70,84 @@ def main(arguments: Sequence[str]) -> int:
         return _NOBODY_READS
     except OSError as error:  # the host lacks something, or refuses it: /dev/null, a process, room on a disk
         print(f"engine: {error}", file=sys.stderr)
-        return 125 if _verb_name(arguments) == "run" else 1
+        return failed
     return status
 
 
-def _main(arguments: Sequence[str]) -> int:
-    given, rest = parse(GLOBAL_OPTIONS, arguments, interspersed=False)
+def complain(error: EngineError) -> None:
+    """Show an error: in docker's words where the daemon has made it."""
+    refused = isinstance(error, ApiError) and error.status
+    text = f"{'Error response from daemon' if refused else 'engine'}: {error}"
+    print(colours.painted(text, "red", colours.wanted(sys.stderr)), file=sys.stderr)
+
+
+def _chosen(arguments: Sequence[str]) -> tuple[Verb | None, list[str], dict[str, str]]:
+    """The verb that is named, with the words behind it and the environment that the options in front of it make.
+
+    None for the verb where the answer has been printed already.
+    """
+    try:
+        given, rest = parse(GLOBAL_OPTIONS, arguments, interspersed=False)
+    except Invalid as error:
+        raise _Mistyped(f"{error}\n\nRun 'engine --help' for more information", WRONG_OPTION) from error
     if given.get("version"):
-        print(f"engine {VERSION}")
-        return 0
-    if given.get("help") or not rest:
-        print(usage(), end="")
-        return 0 if given.get("help") else 1
-    name, *words = rest
-    verb = next((verb for verb in VERBS if verb.name == name), None)
+        print(f"engine {every.VERSION}")
+        return None, [], {}
+    if not rest or rest == ["help"] or (given.get("help")):
+        print(helptexts.usage(), end="")
+        return None, [], {}
+    words = rest[1:] + ["--help"] if rest[0] == "help" else rest
+    verb, others = named(words)
     if verb is None:
-        raise Invalid(f"'{name}' is not a verb of engine. See 'engine --help'")
-    options = (*_options(verb), _HELP)
-    given_to_verb, others = parse(options, words, interspersed=verb.interspersed)
-    if given_to_verb.get("help"):
-        print(verb_usage(verb), end="")
+        group = words[0] if words[0] in GROUPS else ""
+        if group and (len(words) == 1 or words[1] in ("--help", "help")):
+            print(helptexts.group_usage(group), end="")
+            return None, [], {}
+        path = f"engine {group} {words[1]}" if group else f"engine {words[0]}"
+        wrong = f"engine: unknown command: {path}\n\nRun '{f'engine {group}'.strip()} --help' for more information"
+        raise _Mistyped(wrong, 1)
+    return verb, others, {**os.environ, **environment(given)}
+
+
+def environment(given: Given) -> dict[str, str]:
+    """The variables that options in front of a verb set, for `destination`."""
+    return {variable: given_text(given, name) or "1" for name, variable in _VARIABLES.items() if given.get(name)}
+
+
+def _run(verb: Verb, words: Sequence[str], environ: dict[str, str]) -> int:
+    options = (*options_of(verb), HELP)
+    try:
+        given, others = parse(options, words, interspersed=verb.interspersed)
+    except Invalid as error:
+        raise _Mistyped(f"{error}\n\n{helptexts.short_usage(verb, options)}", WRONG_OPTION) from error
+    if given.get("help"):
+        print(helptexts.verb_usage(verb, options), end="")
         return 0
+    if wrong := helptexts.miscounted(verb, len(others)) if not _fits(verb, len(others)) else "":
+        raise _Mistyped(f"engine: 'engine {verb.name}' {wrong}\n\n{helptexts.short_usage(verb, options)}", 1)
+    return function_of(verb)(api_of(verb, environ), given, others)
+
+
+def api_of(verb: Verb, environ: dict[str, str]) -> Api | None:
+    """The daemon that a verb speaks to; None for a verb that speaks to none."""
+    return Api(destination(environ, os.geteuid())) if verb.remote else None
+
+
+def _fits(verb: Verb, count: int) -> bool:
     least, most = verb.arguments
-    if len(others) < least or (most is not None and len(others) > most):
-        raise Invalid(f"wrong number of arguments. Usage: engine {verb.name} [OPTIONS] {verb.usage}".rstrip())
-    environ = os.environ | ({"ENGINE_HOST": given_text(given, "host")} if "host" in given else {})
-    api = Api(socket_path(environ, os.geteuid())) if verb.remote else None
-    return _function(verb)(api, given_to_verb, others)
+    return count >= least and (most is None or count <= most)
 
 
-def _verb_name(arguments: Sequence[str]) -> str:
-    return next((word for word in arguments if any(verb.name == word for verb in VERBS)), "")
+def function_of(verb: Verb) -> Function:
+    """The function of a verb; its module is loaded."""
+    return _loaded(verb)[0]
 
 
-def _function(verb: Verb) -> Function:
-    module, name = _place(verb.function)
-    function: Function = getattr(import_module(module), name)
-    return function
+def options_of(verb: Verb) -> tuple[Option, ...]:
+    """The options of a verb; its module is loaded."""
+    return _loaded(verb)[1]
 
 
-def _options(verb: Verb) -> tuple[Option, ...]:
-    if not verb.options:
-        return ()
-    module, name = _place(verb.options)
-    options: tuple[Option, ...] = getattr(import_module(module), name)
-    return options
-
-
-def _place(text: str) -> tuple[str, str]:
-    """The module and the name that a `module.NAME` of a `Verb` means."""
-    module, _, name = text.rpartition(".")
-    return f"engine.client.{module}", name
-
-
-def usage() -> str:
-    """The help text of `engine`."""
-    rows = "\n".join(f"  {verb.name:<19}{verb.help}" for verb in VERBS)
-    return f"""Usage: engine [OPTIONS] VERB ...
-
-A container engine that speaks the Docker Engine API.
-
-Verbs:
-  {"daemon":<19}Run the daemon (see 'engine daemon --help')
-  {"check":<19}Show what this host has and lacks for the engine
-  {"inspect-processes":<19}Show an engine's processes and what each holds
-  {"install-units":<19}Write the daemon's units for systemd
-  {"bundle":<19}Write the engine as one file, or as a Debian package
-{rows}
-
-Options:
-{described(GLOBAL_OPTIONS)}
-"""
-
-
-def verb_usage(verb: Verb) -> str:
-    """The help text of one verb."""
-    return f"""Usage: engine {verb.name} [OPTIONS] {verb.usage}
-
-{verb.help}
-
-Options:
-{described((*_options(verb), _HELP))}
-"""
+def _loaded(verb: Verb) -> tuple[Function, tuple[Option, ...]]:
+    functions: dict[str, tuple[Function, tuple[Option, ...]]] = import_module(f"engine.client.{verb.module}").FUNCTIONS
+    return functions[verb.name]

@@ -103,8 +103,8 @@ def test_images_and_version(engine):
 
 def test_a_pull_that_cannot_be_is_an_error(engine):
     result = engine("pull", "localhost:1/nope")
-    assert (result.returncode, result.stdout) == (1, b"")
-    assert result.stderr.startswith(b"engine: ")
+    assert (result.returncode, result.stdout) == (1, b"Using default tag: latest\n")
+    assert result.stderr.startswith(b"Error response from daemon: ")
 
 
 def test_an_image_from_the_host_runs(engine):

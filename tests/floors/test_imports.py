@@ -48,7 +48,7 @@ ROOMS = {
     "engine.origin": (),
     # Reads the engine's files as bytes, whatever is in them; of the others it asks their help texts and units.
     "engine.bundle": (
-        *("engine.check.main", "engine.client.verbs", "engine.inspection.verb", "engine.onefile", "engine.units"),
+        *("engine.check.main", "engine.client", "engine.inspection.verb", "engine.onefile", "engine.units"),
     ),
     "engine.protocols": (),
     "engine.postponed": (),

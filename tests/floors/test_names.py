@@ -10,7 +10,7 @@ ALIKE = {
         *("create", "listing", "prune", "remove", "run", "shown", "update", "filters", "options", "usage"),
     },
     "a noun's endpoints, its table in the store and its verbs for the command line": {
-        *("build", "containers", "events", "files", "images", "life", "names", "networks", "system", "volumes"),
+        *("build", "events", "files", "life", "names", "networks", "system", "volumes"),
         *("everyday", "websocket", "archives"),
     },
     "a table of messages, and what it is about": {"content", "control", "worker", "policy", "session", "known"},

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from engine.bundle import furnishing, main, manual
-from engine.client import verbs
+from engine.client import verbs, verbtable
 from engine.settings import every
 
 
@@ -29,9 +29,10 @@ def test_the_daemons_page_has_every_option() -> None:
 
 def test_the_clients_page_has_every_verb() -> None:
     text = shown(furnishing.client_page(main.usage()))
-    for verb in verbs.VERBS:
-        assert f"engine {verb.name} [OPTIONS] {verb.usage}".strip() in text
-        assert verb.help in text
+    for verb in verbtable.VERBS:
+        options = "[OPTIONS] " if verbs.options_of(verb) else ""
+        assert verb.hidden or f"engine {verb.name} {options}{verb.usage}".strip() in text
+        assert verb.hidden or verb.help in text
     for name in ("check", "inspect-processes", "install-units", "bundle"):
         assert f"engine {name}" in text
 

@@ -5,12 +5,15 @@ import threading
 
 import pytest
 
+from engine.client.door.destination import Destination
+
 
 class Canned:
     """Answers each connection with the next of `answers` once a request's head is in; keeps what was asked."""
 
     def __init__(self, path):
         self.path = str(path)
+        self.place = Destination("unix", path=self.path)
         self.answers = []
         self.asked = []
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

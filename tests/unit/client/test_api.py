@@ -7,7 +7,8 @@ from tests.unit.client.conftest import answer
 
 
 def test_a_target_leaves_out_what_is_not_said():
-    assert target("/a", {"x": True, "y": False, "z": None, "n": 0, "t": "a b&c"}) == "/a?x=1&t=a+b%26c"
+    query = {"x": True, "y": False, "z": None, "n": 0, "t": "a b&c", "l": ["1", "2"]}
+    assert target("/a", query) == "/a?x=1&n=0&t=a%20b%26c&l=1&l=2"
     assert target("/a", {}) == target("/a", None) == "/a"
 
 

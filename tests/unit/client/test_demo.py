@@ -27,7 +27,7 @@ def flow(status=0):
 
 def play(canned, answers):
     canned.answers.append(answers)
-    with Connection(canned.path) as connection:
+    with Connection(canned.place) as connection:
         demo.Stage(connection).play("r:5000/image:1")
 
 

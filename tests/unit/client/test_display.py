@@ -74,7 +74,9 @@ def test_an_age_is_shown_in_words(seconds, text):
 
 
 def test_columns_line_up_and_lines_have_no_blanks_at_their_end():
-    assert display.columns(("A", "LONG"), [("xyz", "1"), ("", "")]) == "A     LONG\nxyz   1\n"
+    rows = [("xyz", "1"), ("", "")]
+    assert display.columns(("A", "LONG"), rows) == "A         LONG\nxyz       1\n"
+    assert display.columns(("A", "B"), [("a long cell", "1")]) == "A             B\na long cell   1"
 
 
 def test_long_texts_and_ids_are_cut():

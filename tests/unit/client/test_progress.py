@@ -49,5 +49,8 @@ def test_the_bar_is_full_at_the_end_and_absent_without_a_total():
     assert progress.line({"status": "Extracting", "id": "a", "progressDetail": {"current": 10}}) == "a: Extracting 10B"
 
 
-def test_the_stream_of_a_load_is_shown_as_it_is():
-    assert progress.line({"stream": "Loaded image: a:b\n"}) == "Loaded image: a:b"
+def test_a_stream_is_shown_as_it_is_wherever_it_is_cut():
+    for columns in (None, 80):
+        out = io.StringIO()
+        progress.show([{"stream": "Loaded im"}, {"stream": "age: a:b\n"}, {"aux": {"ID": "x"}}], out, columns)
+        assert out.getvalue() == "Loaded image: a:b\n"

@@ -2,31 +2,12 @@
 
 import pytest
 
-from engine.client.transport import Connection, parse_head, socket_path
-from engine.errors import Invalid, SystemFailure, Unavailable
+from engine.client.door.destination import Destination
+from engine.client.transport import Connection, parse_head
+from engine.errors import SystemFailure, Unavailable
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.mark.parametrize(
-    ("environ", "uid", "path"),
-    [
-        ({}, 0, "/run/engine.sock"),
-        ({"XDG_RUNTIME_DIR": "/x"}, 5, "/x/engine.sock"),
-        ({"DOCKER_HOST": "unix:///d"}, 0, "/d"),
-        ({"ENGINE_HOST": "unix:///e", "DOCKER_HOST": "unix:///d"}, 0, "/e"),
-        ({"ENGINE_HOST": "", "DOCKER_HOST": "unix:///d"}, 0, "/d"),
-    ],
-)
-def test_engine_host_comes_before_docker_host_and_the_default(environ, uid, path):
-    assert socket_path(environ, uid) == path
-
-
-@pytest.mark.parametrize("address", ["tcp://h:1", "unix://relative", "/run/x.sock"])
-def test_an_address_that_is_no_unix_socket_is_refused(address):
-    with pytest.raises(Invalid, match="only speaks to"):
-        socket_path({"ENGINE_HOST": address}, 0)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +25,7 @@ def test_an_address_that_is_no_unix_socket_is_refused(address):
 )
 def test_a_body_is_read_in_every_framing(canned, answer, body):
     canned.answers.append(answer)
-    with Connection(canned.path).request("GET", "/x") as response:
+    with Connection(canned.place).request("GET", "/x") as response:
         assert response.read() == body
 
 
@@ -60,7 +41,7 @@ def test_a_body_is_read_in_every_framing(canned, answer, body):
 )
 def test_an_answer_that_is_cut_short_is_an_error(canned, answer):
     canned.answers.append(answer)
-    with Connection(canned.path) as connection, pytest.raises(SystemFailure, match="closed the connection"):
+    with Connection(canned.place) as connection, pytest.raises(SystemFailure, match="closed the connection"):
         connection.request("GET", "/x").read()
 
 
@@ -76,7 +57,7 @@ def test_a_head_keeps_its_headers_in_lower_case():
 def test_pieces_are_sent_chunked_and_bytes_with_their_length(canned):
     canned.answers += [[b"HTTP/1.1 204 x\r\n\r\n"]] * 2
     for body in (iter([b"he", b"", b"llo"]), b"hello"):
-        with Connection(canned.path) as connection:
+        with Connection(canned.place) as connection:
             connection.request("POST", "/x", {"A": "b"}, body)
     (streamed, chunks), (sized, whole) = canned.asked
     assert chunks == b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
@@ -87,13 +68,13 @@ def test_pieces_are_sent_chunked_and_bytes_with_their_length(canned):
 
 def test_progress_documents_come_one_by_one_however_they_are_cut(canned):
     canned.answers.append([CHUNKED + b'9\r\n{"a":1}\r\n\r\n', b'8\r\n\n{"a":2}\r\n', b"0\r\n\r\n"])
-    with Connection(canned.path).request("POST", "/x") as response:
+    with Connection(canned.place).request("POST", "/x") as response:
         assert list(response.documents()) == [{"a": 1}, {"a": 2}]
 
 
 def test_a_hijacked_connection_comes_with_what_was_read_past_the_head(canned):
     canned.answers.append([b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\nearly"])
-    response = Connection(canned.path).request("POST", "/x")
+    response = Connection(canned.place).request("POST", "/x")
     assert (response.status, response.ready) == (101, True)
     connection, first = response.take_over()
     with connection:
@@ -103,4 +84,4 @@ def test_a_hijacked_connection_comes_with_what_was_read_past_the_head(canned):
 
 def test_a_missing_daemon_is_named_with_its_address(tmp_path):
     with pytest.raises(Unavailable, match=f"unix://{tmp_path}/none: No such file"):
-        Connection(f"{tmp_path}/none")
+        Connection(Destination("unix", path=f"{tmp_path}/none"))

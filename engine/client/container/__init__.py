@@ -1,0 +1,1 @@
+"""The client's verbs about containers, and what these verbs share."""

@@ -1,0 +1,1 @@
+"""The client's verbs about images, and what these verbs share."""

@@ -1,0 +1,1 @@
+"""How the client shows what it has found: tables, JSON, templates, colours."""

@@ -1,0 +1,1 @@
+"""Unit tests of the client's way to a daemon."""

@@ -1,0 +1,1 @@
+"""Unit tests of how the client shows things."""
