@@ -101,7 +101,7 @@ def test_it_runs_by_itself_and_as_the_daemons_name(file: Path, tmp_path: Path) -
 
     (tmp_path / "engined").symlink_to(file)
     assert says(file, "--version") == says(tmp_path / "engined", "--version")
-    assert says(file, "--help").startswith("Usage: engine [OPTIONS] VERB")
+    assert says(file, "--help").startswith("Usage:  engine [OPTIONS] COMMAND")
     assert says(tmp_path / "engined", "--help").startswith("Usage: engine daemon")
     assert f"ExecStart={sys.executable} {file} daemon -H fd://" in says(sys.executable, file, "install-units", "--show")
 

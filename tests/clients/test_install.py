@@ -106,7 +106,7 @@ def test_the_commands_of_an_installed_wheel_run(wheel, tmp_path):
     install = [*PIP, "install", "--no-deps", "--no-index", "--prefix", tmp_path, wheel[0]]
     subprocess.run(install, check=True, capture_output=True)
     (packages,) = tmp_path.glob("lib*/python*/site-packages")
-    for command, text in (("engine", "Usage: engine [OPTIONS] VERB"), ("engined", "Usage: engine daemon")):
+    for command, text in (("engine", "Usage:  engine [OPTIONS] COMMAND"), ("engined", "Usage: engine daemon")):
         script = tmp_path / "bin" / command
         shown = subprocess.run([script, "--help"], env={"PYTHONPATH": packages}, capture_output=True, text=True)
         assert shown.stdout.startswith(text), shown
