@@ -234,6 +234,7 @@ def test_a_warning_reaches_whoever_watches(daemon: Daemon) -> None:
 
 def test_what_is_not_built_is_said(daemon: Daemon) -> None:
     writer = Writer()
+    image = writer.definition(writer.image(IMAGE))
     with frontend(daemon) as asked:
         for method, message in (
             ("NewContainer", {}),
@@ -241,10 +242,12 @@ def test_what_is_not_built_is_said(daemon: Daemon) -> None:
             ("Solve", {"SourcePolicies": [{}]}),
             ("Solve", {"Frontend": "moon.v0"}),
             ("Solve", {"Final": True}),
+            ("Solve", {"Frontend": "dockerfile.v0", "FrontendInputs": {"context": image}}),
+            ("Solve", {"Frontend": "dockerfile.v0", "FrontendInputs": {"dockerfile": image}}),
         ):
             with pytest.raises(EngineError) as caught:
                 asked(method, message)
             refused(caught, grpc.UNIMPLEMENTED, "not built in this engine")
         with pytest.raises(EngineError) as caught:
-            asked("Solve", {"Frontend": "dockerfile.v0", "Definition": writer.definition(writer.image(IMAGE))})
+            asked("Solve", {"Frontend": "dockerfile.v0", "Definition": image})
         refused(caught, grpc.INVALID_ARGUMENT, "both Definition and Frontend")

@@ -33,10 +33,12 @@ from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.dataclass import replace
-from engine.errors import EngineError
+from engine.errors import EngineError, NotBuilt
 
 # BuildKit's names of metadata.
 _CONFIG, _BASE, _PLATFORMS = "containerimage.config", "containerimage.base.config", "refs.platforms"
+# Names of inputs that stand for the client's own directories, and not for what an option names.
+_DIRECTORIES = ("context", "dockerfile")
 
 
 def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inputs | None = None) -> Outcome:
@@ -46,6 +48,9 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inp
     EngineErrors; one that belongs to a line of the Dockerfile tells which.
     """
     asked = wishes.read(options)
+    for name in _DIRECTORIES:
+        if inputs and name in inputs:
+            raise NotBuilt(f"a graph in the place of the client's directory {name} is not built in this engine")
     job.captured.requested(wishes.NAME, options)
     session = sessions.find(job.asked["Session"])
     end_with(session, job)
