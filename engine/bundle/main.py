@@ -7,47 +7,15 @@ others (`--target`).
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from engine.bundle import deb, furnishing, materials, pyz
-from engine.commandline import Given, Option, described, given_text, parse
-from engine.errors import EngineError, Invalid, SystemFailure
+from engine.commandline import Given, Option, given_text
+from engine.errors import Invalid, SystemFailure
 from engine.settings import every
+from engine.tool import Tool
 
-_USAGE = "wrong number of arguments. Usage: engine bundle [OPTIONS]"
 _USUAL, _DEBIANS = "/usr/bin/env python3", "/usr/bin/python3"
-OPTIONS_HERE = (
-    Option("output", "The file to write (default engine.pyz, or the package's name)", short="o", value="FILE"),
-    Option("deb", "Write a Debian package of it", kind="flag", default=False),
-    Option("help", "Show this text", kind="flag", default=False),
-)
-
-
-def main(words: Sequence[str]) -> int:
-    """Write the file; returns the exit status of the process."""
-    try:
-        given, others = parse(OPTIONS_HERE, words)
-        if given.get("help"):
-            print(usage(), end="")
-            return 0
-        if others:
-            raise Invalid(_USAGE)
-        _write(given)
-    except EngineError as error:
-        print(f"engine bundle: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def usage() -> str:
-    """The help text."""
-    return f"""Usage: engine bundle [OPTIONS]
-
-Write the engine as one file that can be executed, or as a Debian package
-
-Options:
-{described(OPTIONS_HERE)}
-"""
 
 
 def _write(given: Given) -> None:
@@ -85,3 +53,11 @@ def put(path: str, data: bytes, mode: int) -> None:
         os.replace(new, path)
     except OSError as error:
         raise SystemFailure(f"{path} cannot be written: {error.strerror}") from error
+
+
+_OPTIONS = (
+    Option("output", "The file to write (default engine.pyz, or the package's name)", short="o", value="FILE"),
+    Option("deb", "Write a Debian package of it", kind="flag", default=False),
+)
+TOOL = Tool("bundle", "Write the engine as one file that can be executed, or as a Debian package", _OPTIONS, _write)
+main, usage = TOOL.main, TOOL.usage

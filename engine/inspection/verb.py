@@ -3,52 +3,16 @@
 Runs in a process of its own, for an operator. It speaks to no daemon, so it works when that hangs or has died.
 """
 
-import os
-import sys
 from collections import Counter
-from collections.abc import Sequence
 
-from engine.commandline import Given, Option, described, given_text, parse
-from engine.errors import EngineError, Invalid, NotFound
+from engine.commandline import Given, Option, given_text
+from engine.errors import Invalid, NotFound
 from engine.inspection import procfs, tree
 from engine.settings.every import OPTIONS
+from engine.tool import Tool
 
 _DIGITS = 12
-OPTIONS_HERE = (
-    Option("exec-root", "The daemon's directory of sockets and state", value="DIR"),
-    Option("pidfile", "File that holds the daemon's process id, to find that directory by", short="p", value="FILE"),
-    Option("help", "Show this text", kind="flag", default=False),
-)
 _COLUMNS = ("PID", "PROCESS", "CONTAINER", "AGE", "PSS", "THREADS", "DESCRIPTORS", "WAITS IN")
-
-
-def main(words: Sequence[str]) -> int:
-    """Print the tree; returns the exit status of the process: 0, or 1 when there is nothing of such an engine."""
-    try:
-        given, others = parse(OPTIONS_HERE, words)
-        if given.get("help"):
-            print(usage(), end="")
-            return 0
-        if others:
-            raise Invalid("wrong number of arguments. Usage: engine inspect-processes [OPTIONS]")
-        print(text(tree.find(_exec_root(given))), end="")
-    except EngineError as error:
-        print(f"engine inspect-processes: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # who read has seen enough
-    return 0
-
-
-def usage() -> str:
-    """The help text."""
-    return f"""Usage: engine inspect-processes [OPTIONS]
-
-Show the processes of an engine and what each holds, from /proc alone: the daemon may hang or be dead
-
-Options:
-{described(OPTIONS_HERE)}
-"""
 
 
 def _exec_root(given: Given) -> str:
@@ -115,3 +79,20 @@ def _age(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size}{unit}{whole % size // step:02}{smaller}"
     return f"{whole}s"
+
+
+def _show(given: Given) -> None:
+    print(text(tree.find(_exec_root(given))), end="")
+
+
+_OPTIONS = (
+    Option("exec-root", "The daemon's directory of sockets and state", value="DIR"),
+    Option("pidfile", "File that holds the daemon's process id, to find that directory by", short="p", value="FILE"),
+)
+TOOL = Tool(
+    "inspect-processes",
+    "Show the processes of an engine and what each holds, from /proc alone: the daemon may hang or be dead",
+    _OPTIONS,
+    _show,
+)
+main, usage = TOOL.main, TOOL.usage

@@ -9,52 +9,17 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 
 from engine import origin
-from engine.commandline import Given, Option, described, given_text, parse
-from engine.errors import EngineError, Invalid, SystemFailure
+from engine.commandline import Given, Option, given_text
+from engine.errors import Invalid, SystemFailure
 from engine.kernel import wholefile
+from engine.tool import Tool
 
 UNITS = ("engine.socket", "engine.service")
 _START = "ExecStart=/usr/bin/engined"
 _GROUP = "SocketGroup=root"
 _OF_HOST, _OF_USERS = "/etc/systemd/system", "~/.config/systemd/user"
-_USAGE = "wrong number of arguments. Usage: engine install-units [OPTIONS]"
-OPTIONS_HERE = (
-    Option("directory", f"Where the units go; with --user {_OF_USERS}", default=_OF_HOST, value="DIR"),
-    Option("user", "Units for the daemon of the user who calls", kind="flag", default=False),
-    Option("group", "Group that may use the socket", short="G", default="root", value="GROUP"),
-    Option("show", "Show the units and write nothing", kind="flag", default=False),
-    Option("help", "Show this text", kind="flag", default=False),
-)
-
-
-def main(words: Sequence[str]) -> int:
-    """Install the units; returns the exit status of the process."""
-    try:
-        given, others = parse(OPTIONS_HERE, words)
-        if given.get("help"):
-            print(usage(), end="")
-            return 0
-        if others:
-            raise Invalid(_USAGE)
-        _install(given)
-    except EngineError as error:
-        print(f"engine install-units: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def usage() -> str:
-    """The help text."""
-    return f"""Usage: engine install-units [OPTIONS]
-
-Write units for systemd: a socket, and a service that the socket or the boot starts
-
-Options:
-{described(OPTIONS_HERE)}
-"""
 
 
 def _install(given: Given) -> None:
@@ -119,3 +84,18 @@ def _quoted(path: str) -> str:
     """A path as systemd.service(5) has it in ExecStart: quoted where needed, its specifiers doubled."""
     escaped = path.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
     return f'"{escaped}"' if any(each in path for each in " \t\"'\\;") else escaped
+
+
+_OPTIONS = (
+    Option("directory", f"Where the units go; with --user {_OF_USERS}", default=_OF_HOST, value="DIR"),
+    Option("user", "Units for the daemon of the user who calls", kind="flag", default=False),
+    Option("group", "Group that may use the socket", short="G", default="root", value="GROUP"),
+    Option("show", "Show the units and write nothing", kind="flag", default=False),
+)
+TOOL = Tool(
+    "install-units",
+    "Write units for systemd: a socket, and a service that the socket or the boot starts",
+    _OPTIONS,
+    _install,
+)
+main, usage = TOOL.main, TOOL.usage

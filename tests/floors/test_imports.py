@@ -24,6 +24,7 @@ OPEN_TO_ALL = (
     "engine.dataclass",
     "engine.annotating",
     "engine.origin",
+    "engine.tool",
 )
 BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "engine.kernel")
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
@@ -43,6 +44,7 @@ ROOMS = {
     "engine.late": (),
     "engine.dataclass": (),
     "engine.annotating": (),
+    "engine.tool": (),
     # Runs before there is an engine.
     "engine.onefile": (),
     "engine.origin": (),
