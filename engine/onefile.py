@@ -58,7 +58,8 @@ class OneFile:
         if form != FORM or not 0 < packed < _LONGEST_INDEX:
             raise ImportError(f"{self._place} was replaced while it started, or is damaged: start it again")
         self._index = b"\n" + _unpacked(os.pread(self.descriptor, packed, offset))
-        self._at_hand: tuple[int, bytes] = (-1, b"")  # the block that was read last, while an import goes on
+        self._starting = True
+        self._unpacked: dict[int, bytes] = {}  # all blocks that a start reads; later the last one, during an import
         self._imports, self._turn = 0, _thread.allocate_lock()
         self._code_fits = self._told("python") == MAGIC_NUMBER.hex()
         self.digest = self._told("digest")
@@ -67,8 +68,14 @@ class OneFile:
         """Where the file is by now; ends in ` (deleted)` once there is another in its place."""
         return os.readlink(f"{_OWN}{self.descriptor}")
 
+    def started(self) -> None:
+        """Give back what was unpacked so far: from now on few modules are loaded."""
+        self._starting = False
+        self._unpacked = {}
+
     def close(self) -> None:
         """Give the descriptor up: from now on no module can be loaded."""
+        self.started()
         os.close(self.descriptor)
         self.descriptor = -1
 
@@ -129,8 +136,8 @@ class OneFile:
         finally:
             with self._turn:
                 self._imports -= 1
-                if not self._imports:
-                    self._at_hand = (-1, b"")
+                if not self._imports and not self._starting:
+                    self._unpacked = {}
 
     def get_code(self, name: str) -> CodeType:
         """A module's code (importlib's InspectLoader)."""
@@ -169,9 +176,9 @@ class OneFile:
         return self._block(block)[start : start + size]
 
     def _block(self, number: int) -> bytes:
-        held, data = self._at_hand
-        if held == number:
-            return data
+        held = self._unpacked.get(number)
+        if held is not None:
+            return held
         if self.descriptor < 0:
             raise ImportError(f"{self._place} is closed: this process has loaded all that it needs")
         offset, packed, check = map(int, self._line(f"block {number}").split())
@@ -179,8 +186,10 @@ class OneFile:
         if zlib.crc32(data) != check:
             raise ImportError(f"{self._place} was changed while the engine ran: start the engine again")
         data = _unpacked(data)
-        if self._imports:
-            self._at_hand = (number, data)
+        if self._starting:
+            self._unpacked[number] = data
+        elif self._imports:
+            self._unpacked = {number: data}
         return data
 
 

@@ -26,6 +26,9 @@ class Whole(Protocol):
     def read(self, name: str) -> bytes:
         """One file. Raises OSError, and ImportError."""
 
+    def started(self) -> None:
+        """Give back the memory that loading many modules took."""
+
     def close(self) -> None:
         """Load nothing any more."""
 
@@ -59,6 +62,12 @@ def keep_to_itself() -> None:
     """Keep what this process has inherited by `descriptors` from the programs that it executes in turn."""
     for descriptor in descriptors():
         os.set_inheritable(descriptor, False)
+
+
+def started() -> None:
+    """Say that this process, which goes on for long, has loaded most of what it needs."""
+    if ours is not None:
+        ours.started()
 
 
 def settle() -> None:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from engine.bundle.materials import Files
 
 FIRST = ("engine.origin", "engine.__main__", "engine.kernel.sealing", "engine.kernel.syscalls", "engine.postponed")
-CLIENT = ("engine.client.verbs", "engine.client.container.run", "engine.client.container.containerlist")
+CLIENT = ("engine.client.verbs", "engine.client.container.containerlist")
 DAEMON = ("engine.settings.every", "engine.boot", "engine.spawner.main", "engine.spawner.modules")
 """In the order in which a daemon that starts imports them; `engine.monitor.parts` chooses by name."""
 MONITOR = ("engine.monitor.nativeprocess", "engine.monitor.nativepump", "engine.logs.nativereader")
-AFTER = ("engine.daemon.main",)
+AFTER = ("engine.daemon.main", "engine.client.container.run")
 
 
 def ordered(files: Files) -> list[str]:

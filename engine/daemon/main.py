@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from engine import origin
 from engine.daemon import adopt, dump, interrupted, loglines, notify
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
@@ -176,6 +177,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         server.start()
         if due:
             later(restarts.resume, engine, due)
+        origin.started()
         gc.collect()
         memory.trim()
         gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them

@@ -69,6 +69,21 @@ def test_modules_are_found_and_run(whole: onefile.OneFile, path: Path, monkeypat
         monkeypatch.delitem(sys.modules, name)
 
 
+def test_a_start_unpacks_each_block_once_and_then_gives_it_back(
+    whole: onefile.OneFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked = []
+    monkeypatch.setattr(onefile, "_unpacked", lambda data, of=onefile._unpacked: unpacked.append(data) or of(data))
+    for _ in range(2):
+        whole.get_code("engine.inner.one")  # its code is in one block
+        whole.read("engine/inner/two.py")  # and the sources are in another
+    assert (len(unpacked), len(whole._unpacked)) == (2, 2)
+    whole.started()
+    assert whole._unpacked == {}
+    whole.get_code("engine.inner.one")
+    assert (len(unpacked), whole._unpacked) == (3, {})
+
+
 def test_another_python_compiles_the_sources(path: Path) -> None:
     data = pyz.pack(FILES)
     assert data.with_code == data.modules
