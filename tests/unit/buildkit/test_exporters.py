@@ -103,7 +103,9 @@ def test_layers_that_cannot_be(wanted: Wanted, words: str) -> None:
 
 
 def test_a_password_in_a_url_is_nobodys_business() -> None:
-    assert predicate.redacted("https://me:secret@git.example/x.git#main") == "https://me:xxxxx@git.example/x.git#main"
+    assert (
+        predicate.redacted("https://me:secret@git.example/x.git#main") == "https://xxxxx:xxxxx@git.example/x.git#main"
+    )
     assert predicate.redacted("https://git.example/x.git") == "https://git.example/x.git"
     assert predicate.redacted("http://[bad") == "invalid URL"
 
