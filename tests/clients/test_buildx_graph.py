@@ -65,6 +65,49 @@ def test_who_waits_for_a_step_takes_over_when_its_maker_is_interrupted(buildx: B
     first.communicate()
 
 
+@pytest.mark.parametrize(
+    ("option", "before", "after"),
+    [
+        ("--ulimit", "nofile=100:100", "nofile=200:200"),
+        ("--shm-size", "1m", "2m"),
+    ],
+)
+def test_a_limit_that_a_command_sees_makes_its_step_another_one(
+    buildx: Building, option: str, before: str, after: str
+) -> None:
+    buildx.write(f"RUN echo {uuid.uuid4().hex}; ulimit -n; df /dev/shm")
+    for given, fresh in ((before, True), (after, True), (before, False)):
+        output = told(buildx("build", option, given, "."))
+        assert ("CACHED" not in output.partition("RUN")[2]) is fresh, (given, output)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("type=secret,id=s,mode=0400", "type=secret,id=s,mode=0444"),
+        ("type=secret,id=s", "type=secret,id=t,target=/run/secrets/s"),
+        ("type=tmpfs,target=/t,size=1m", "type=tmpfs,target=/t,size=2m"),
+        ("type=ssh", "type=ssh,mode=0666"),
+        ("type=cache,target=/c", "type=cache,target=/c,uid=5"),
+    ],
+)
+def test_each_option_of_a_mount_makes_its_step_another_one(buildx: Building, before: str, after: str) -> None:
+    mark = uuid.uuid4().hex
+    for mount, fresh in ((before, True), (after, True), (before, False)):
+        (buildx.place / "Dockerfile").write_text(f"FROM busybox\nENV of={mark}\nRUN --mount={mount} true\n")
+        output = told(buildx("build", "."))
+        assert ("CACHED" not in output.partition("RUN")[2]) is fresh, (mount, output)
+
+
+def test_a_cache_that_begins_with_a_stage_is_another_one_for_another_stage(buildx: Building, cache: str) -> None:
+    buildx.write(
+        *("FROM busybox AS a", "ARG W", "RUN mkdir /z && echo $W > /z/z", "FROM busybox"),
+        f"RUN --mount=type=cache,from=a,source=/z,target=/c,id={cache} echo has $(cat /c/z)",
+    )
+    for word in ("one", "two"):
+        assert f" has {word}" in told(buildx("build", "--build-arg", f"W={word}", "."))
+
+
 def _wait_for(build: subprocess.Popen, word: str) -> None:
     """Read a build's output up to what a command writes."""
     for line in build.stdout:

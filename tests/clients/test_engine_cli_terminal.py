@@ -1,5 +1,6 @@
 """The engine's own client at a terminal: raw mode and its end, the window's size, detach keys, colours, bars."""
 
+import functools
 import os
 import signal
 import sys
@@ -23,7 +24,10 @@ def at_terminal(engine):
     def begin(*words, **named):
         program, *before = COMMAND
         environment = {**engine.environment, "TERM": "xterm", **named.pop("more", {})}
-        child = pexpect.spawn(program, [*before, *words], env=environment, timeout=60, dimensions=(30, 90), **named)
+        # Tests that a shell runs in the background ignore SIGINT, and Python then has no KeyboardInterrupt.
+        listening = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        how = {"timeout": 60, "dimensions": (30, 90), "preexec_fn": listening, **named}
+        child = pexpect.spawn(program, [*before, *words], env=environment, **how)
         begun.append(child)
         return child
 

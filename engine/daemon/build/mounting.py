@@ -63,9 +63,12 @@ class Mount:
     env: str = ""
 
     def decides(self) -> list[Value]:
-        """The parts that decide the outcome beside what is seen; the contents of caches, and secrets, never do."""
-        where: list[Value] = [self.type, self.target, self.selector, self.readonly, self.output, self.env]
-        return [*where, self.id] if self.type == "cache" else where
+        """The parts that decide the outcome beside what is seen: every option, as a command can see each of them.
+
+        The contents of caches, and secrets, never do.
+        """
+        owner: list[Value] = [self.uid, self.gid, self.mode, self.size, self.required]
+        return [self.type, self.target, self.selector, self.readonly, self.output, self.env, self.id, *owner]
 
     def where(self) -> str | int | None:
         """Which directory or input the files come from."""
@@ -75,13 +78,15 @@ class Mount:
 def seen(
     layer_root: str, scratch: int, check: Callable[[], None], inputs: Sequence[Snapshot], mounts: Sequence[Mount]
 ) -> list[Value]:
-    """What a command sees by its mounts, as far as it decides the outcome: the contents of its bind mounts.
+    """What a command sees by its mounts, as far as it decides the outcome: the files of binds and of new caches.
 
     Of a directory only what is mounted counts, and no times, as with COPY. Raises NotFound, SystemFailure.
     """
     found: list[Value] = []
     for mount in mounts:
-        if mount.type == "bind" and mount.local is not None:
+        if mount.type not in ("bind", "cache"):
+            continue
+        if mount.local is not None:
             request = Request(
                 (mount.selector or ".",),
                 "/",
@@ -92,7 +97,7 @@ def seen(
             )
             base = Base((), layer_root, scratch)
             found.append(prepare.prepare(mount.local.root, request, base).digest)
-        elif mount.type == "bind" and mount.source is not None:
+        elif mount.source is not None:
             found.append(inputs[mount.source].chain)
     return found
 
@@ -149,7 +154,10 @@ def _cache(making: _Making, mount: Mount) -> None:
         if mount.local is not None or mount.source is not None:
             _copied(making, mount, sink)
 
+    # A cache that begins with the files of a tree is another one for each tree, as BuildKit has it.
     name = mount.id or mount.target
+    if mount.source is not None:
+        name = f"{name} {making.tree(mount).chain}".rstrip()
     owner = (mount.uid, mount.gid, 0o755 if mount.mode is None else mount.mode)
     with work.waiting():
         path = making.stack.enter_context(directories.taken(work.engine, name, mount.sharing, owner, fill, work.check))

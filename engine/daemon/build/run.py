@@ -8,6 +8,7 @@ container removed.
 
 import contextlib
 import hashlib
+import json
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,8 @@ from engine.wire.schema import Client
 _OUTPUT = Client(streams=2 | 4, framed=True)
 _ERRORS = 2
 _PIECE = 64 * 1024
+# The limits of a container that a command may see, by their names in a HostConfig.
+_SEEN = ("CgroupParent", "ShmSize", "Ulimits")
 _AGENT = "SSH_AUTH_SOCK"  # the variable in which programs look for their agent
 # The entitlement that each way out of the sandbox needs, by BuildKit's names.
 INSECURE, HOST_NETWORK = "security.insecure", "network.host"
@@ -92,9 +95,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """The container that a command runs in, as far as it does not decide the outcome.
+    """The container that a command runs in.
 
-    host: the rest of a HostConfig, such as limits; image: the image that it is shown to stand on, empty for none
+    host: the rest of a HostConfig, of which a few limits decide the outcome, as BuildKit has it
+    image: the image that it is shown to stand on, empty for none
     remove: it is removed after success; remove_failed: and after a failure
     """
 
@@ -102,6 +106,10 @@ class Shell:
     image: str = ""
     remove: bool = True
     remove_failed: bool = True
+
+    def decides(self) -> Value:
+        """The limits that decide the outcome."""
+        return json.dumps({name: self.host[name] for name in _SEEN if self.host.get(name)}, sort_keys=True)
 
 
 class Running:
@@ -126,13 +134,13 @@ class Running:
     def key(self) -> str:
         """The command and its mounts."""
         mounts = [[*mount.decides(), mount.where()] for mount in self.mounts]
-        return digest("run", self.command.decides(), mounts)
+        return digest("run", self.command.decides(), self._shell.decides(), mounts)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The same with the contents that the command finds."""
         found = mounting.seen(work.engine.images.layer_root, work.scratch, work.check, inputs, self.mounts)
         asked = [mount.decides() for mount in self.mounts]
-        return digest("run", self.command.decides(), asked, chains(inputs[:1]), found)
+        return digest("run", self.command.decides(), self._shell.decides(), asked, chains(inputs[:1]), found)
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """Run the command. Raises CommandFailed with its exit code, Forbidden, what start raises."""
