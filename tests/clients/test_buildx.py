@@ -17,6 +17,7 @@ import pytest
 from tests.clients.building import LONG, Building, told
 from tests.clients.cli import said
 from tests.clients.conftest import Client
+from tests.harness.daemon import Daemon
 
 
 def test_an_image_is_built_named_and_run(buildx: Building, docker: Client, tag: str) -> None:
@@ -112,6 +113,13 @@ def test_options_reach_the_steps(buildx: Building, docker: Client, tag: str) -> 
     assert "never" not in output
     assert "eth0" not in output
     assert said(docker("inspect", "-f", '{{index .Config.Labels "kind"}}', tag)).strip() == "made"
+
+
+def test_the_hosts_gateway_has_a_name(buildx: Building, daemon: Daemon) -> None:
+    """The client asks ListWorkers for the address."""
+    gateway = daemon.request("GET", "/networks/bridge").json()["IPAM"]["Config"][0]["Gateway"]
+    buildx.write("RUN cat /etc/hosts")
+    assert f"{gateway}\tup" in told(buildx("build", "--add-host", "up:host-gateway", "."))
 
 
 def test_dockerignore(buildx: Building) -> None:

@@ -151,6 +151,7 @@ ROOMS = {
     "engine.daemon.buildkit": (
         "engine.daemon.build",
         "engine.daemon.clock",
+        "engine.daemon.containers.endpoints",
         "engine.daemon.dockerfile",
         "engine.daemon.images",
         "engine.daemon.jsontext",

@@ -6,6 +6,7 @@ A capability is listed here once what it names is built, and not before: clients
 from engine.daemon.buildkit.llb import knowledge
 from engine.daemon.buildkit.messages.caps import APICap
 from engine.daemon.buildkit.messages.worker import BuildkitVersion, WorkerRecord
+from engine.daemon.containers.endpoints import etc
 from engine.daemon.images import platform as platforms
 from engine.daemon.parts import DaemonParts
 
@@ -25,14 +26,17 @@ _LABELS = {
     "org.mobyproject.buildkit.worker.executor": "engine",
     "org.mobyproject.buildkit.worker.snapshotter": "overlayfs",
 }
+# The client puts this address in the place of `host-gateway`.
+_GATEWAY = "org.mobyproject.buildkit.worker.moby.host-gateway-ip"
 
 
 def record(engine: DaemonParts) -> WorkerRecord:
     """The one worker. Its name is the daemon's id."""
     host = platforms.host()
+    gateways = etc.gateways(engine)
     return {
         "ID": engine.id,
-        "Labels": {**_LABELS},
+        "Labels": {**_LABELS, **({_GATEWAY: gateways[0]} if gateways else {})},
         "BuildkitVersion": VERSION,
         "platforms": [{"Architecture": host.architecture, "OS": host.os, "Variant": host.variant}],
     }

@@ -66,11 +66,18 @@ def _gateways(engine: EndpointParts, container: Container) -> tuple[str, ...]:
     """
     if not hosts.asks_for_gateway(container):
         return ()
+    found = gateways(engine)
+    network = requested.find(engine, DEFAULT)
+    if not found:
+        raise EngineError(_NO_GATEWAY)
+    if network is not None and not engine.settings.host_gateway_ips:
+        wires.bring_up(engine, network)
+    return found
+
+
+def gateways(engine: EndpointParts) -> tuple[str, ...]:
+    """The host's addresses that `host-gateway` stands for; empty where there are none."""
     if engine.settings.host_gateway_ips:
         return engine.settings.host_gateway_ips
     network = requested.find(engine, DEFAULT)
-    found = tuple(pool.gateway for pool in network.pools if pool.gateway) if network else ()
-    if network is None or not found:
-        raise EngineError(_NO_GATEWAY)
-    wires.bring_up(engine, network)
-    return found
+    return tuple(pool.gateway for pool in network.pools if pool.gateway) if network else ()
