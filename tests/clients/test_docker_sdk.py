@@ -139,7 +139,7 @@ def test_an_image_is_imported_tagged_listed_and_removed(sdk):
     assert image.tag("sdk/imported", "2") and sdk.images.get("sdk/imported:2").id == image.id
     (step,) = image.history()
     assert (step["Id"], step["Tags"]) == (image.id, ["sdk/imported:1", "sdk/imported:2"])
-    assert sdk.images.prune({"until": "2020-01-01"}) == {"ImagesDeleted": None, "SpaceReclaimed": 0}
+    assert image.id not in str(sdk.images.prune({"until": "2020-01-01"}))
     sdk.images.remove("sdk/imported:2")
     sdk.images.remove("sdk/imported:1")
     assert sdk.images.list("sdk/imported") == []

@@ -44,7 +44,7 @@ _ENDED = frozenset({("namespaces", errno.ESRCH), ("fork", errno.ENOMEM), ("exec"
 _COMMAND_EXITS = frozenset({126, 127})
 _LOST_EXIT = 255
 _STARTING_SECONDS = 10.0  # dockerd's patience of a resize with a start
-_SETTLING_SECONDS = 2.0
+_SETTLING_SECONDS = 10.0
 _KILLED_SECONDS = 10
 _LARGEST_READ = 64 * 1024
 _STDIN, _STDOUT, _STDERR = 1, 2, 4
@@ -340,7 +340,7 @@ def _heard(engine: ExecParts, one: Exec, message: Exited | Detached | None) -> N
 
 
 def _settle(engine: ExecParts, one: Exec) -> None:
-    """Wait (2 s at most) for another thread that starts the exec, or records an end that the monitor has told."""
+    """Wait (10 s at most) for another thread that starts the exec, or records an end that the monitor has told."""
     with one.changed:
         if one.status == "starting":
             one.changed.wait_for(lambda: one.status != "starting", _SETTLING_SECONDS)
