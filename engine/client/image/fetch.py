@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from engine.annotating import Any
 from engine.client import progress
-from engine.client.api import Api, image_path
+from engine.client.api import Api, Query, image_path
 from engine.client.image.imagenames import platform_of, split_reference
 from engine.client.terminal import size as terminal_size
 from engine.commandline import Given, Option, given_text
@@ -46,7 +46,7 @@ def pull(api: Api, reference: str, out: TextIO, platform: str = "", quiet: bool 
     shown(api, "/images/create", query, headers, out, quiet)
 
 
-def shown(api: Api, path: str, query: Any, headers: dict[str, str], out: TextIO, quiet: bool) -> None:
+def shown(api: Api, path: str, query: Query, headers: dict[str, str], out: TextIO, quiet: bool) -> None:
     """POST, and show the progress on `out`: with a bar for each layer on a terminal. Raises ApiError."""
     documents = api.progress(path, query, headers=headers)
     if quiet:
@@ -57,15 +57,21 @@ def shown(api: Api, path: str, query: Any, headers: dict[str, str], out: TextIO,
     progress.show(documents, out, width[1] if width else None)
 
 
-def pull_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine pull NAME[:TAG|@DIGEST]`: the last line is the name in full. Raises Invalid, ApiError."""
-    (reference,) = others
-    every, quiet = bool(given.get("all-tags")), bool(given.get("quiet"))
+def _parts(reference: str, every: bool, quiet: bool) -> tuple[str, str]:
+    """The name and the tag that are meant; says so where that is the usual tag. Raises Invalid."""
     name, tag = split_reference(reference)
     if every and reference != name:
         raise Invalid("tag can't be used with --all-tags/-a")
     if not every and reference == name and not quiet:
         print("Using default tag: latest", flush=True)
+    return name, tag
+
+
+def pull_verb(api: Api, given: Given, others: Sequence[str]) -> int:
+    """`engine pull NAME[:TAG|@DIGEST]`: the last line is the name in full. Raises Invalid, ApiError."""
+    (reference,) = others
+    every, quiet = bool(given.get("all-tags")), bool(given.get("quiet"))
+    name, tag = _parts(reference, every, quiet)
     pull(api, reference, sys.stdout, given_text(given, "platform"), quiet, every)
     print(whole_name(name) if every else whole_name(f"{name}{'@' if '@' in reference else ':'}{tag}"))
     return 0
@@ -75,11 +81,7 @@ def push_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine push NAME[:TAG]`. Raises Invalid, ApiError."""
     (reference,) = others
     every, quiet = bool(given.get("all-tags")), bool(given.get("quiet"))
-    name, tag = split_reference(reference)
-    if every and reference != name:
-        raise Invalid("tag can't be used with --all-tags/-a")
-    if not every and reference == name and not quiet:
-        print("Using default tag: latest", flush=True)
+    name, tag = _parts(reference, every, quiet)
     query = {"tag": None if every else tag, "platform": platform_of(given_text(given, "platform")) or None}
     headers = credentials.header(reference, os.environ)
     shown(api, image_path(name, "push"), query, headers, sys.stdout, quiet)

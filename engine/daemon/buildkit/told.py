@@ -40,11 +40,7 @@ class Vertices:
 
     def begun(self, node: Node) -> Telling:
         """The node's vertex begins."""
-        vertex = self._vertices.get(node.key)
-        if vertex is None:
-            return Untold()
-        vertex.begin()
-        return Told(vertex)
+        return begun(self._vertices.get(node.key))
 
     def ended(self, node: Node, error: BaseException | None) -> None:
         """It ends."""
@@ -97,6 +93,14 @@ class Told:
 
     def removed(self, container: str) -> None:
         """Nothing, for the same reason."""
+
+
+def begun(vertex: Vertex | None) -> Telling:
+    """What tells a vertex that begins now; drops all for None."""
+    if vertex is None:
+        return Untold()
+    vertex.begin()
+    return Told(vertex)
 
 
 def warned(progress: Progress, texts: tuple[str, ...]) -> None:

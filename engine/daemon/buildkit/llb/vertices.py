@@ -7,10 +7,10 @@ import collections
 import threading
 
 from engine.daemon.build.graph.node import Node
-from engine.daemon.build.graph.telling import Telling, Untold
+from engine.daemon.build.graph.telling import Telling
+from engine.daemon.buildkit import told
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.progress import Progress, Vertex
-from engine.daemon.buildkit.told import Told
 
 _MOST_FAILURES = 100
 
@@ -42,11 +42,7 @@ class Shown:
 
     def begun(self, node: Node) -> Telling:
         """The vertex begins."""
-        vertex = self._vertices.get(node.key)
-        if vertex is None:
-            return Untold()
-        vertex.begin()
-        return Told(vertex)
+        return told.begun(self._vertices.get(node.key))
 
     def ended(self, node: Node, error: BaseException | None) -> None:
         """The vertex ends."""
