@@ -1,17 +1,51 @@
 """Attestations of a build's result, by the real CLI: where they are, what they say, and who reads them."""
 
+import io
 import json
+import re
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.clients.building import Building, told
+from tests.clients.building import Building, building, told
 from tests.clients.cli import said
 from tests.clients.conftest import Client
 from tests.clients.test_buildx_output import document, of
+from tests.harness.daemon import Daemon
 from tests.harness.registry import Registry
 
 V1, V02 = "https://slsa.dev/provenance/v1", "https://slsa.dev/provenance/v0.2"
+SPDX = "https://spdx.dev/Document"
+# A generator of bills of materials, which lists files; or does what its parameter `do` says, in the place of that.
+SCAN = r"""#!/bin/sh
+set -e
+bill() {
+    files=$(cd "$2" && find . -type f | sort | awk '{ printf "%s{\"fileName\":\"%s\"}", (NR > 1 ? "," : ""), $0 }')
+    printf '{"_type":"x","predicateType":"https://spdx.dev/Document","predicate":{"name":"%s of %s for %s","files":[%s]}}' \
+        "${2#/run/src/}" "$(id -u)" "$BUILDKIT_SCAN_word" "$files" > "$BUILDKIT_SCAN_DESTINATION/$1.spdx.json"
+}
+eval "$BUILDKIT_SCAN_do"
+bill "$(basename "$BUILDKIT_SCAN_SOURCE")" "$BUILDKIT_SCAN_SOURCE"
+if [ -n "$BUILDKIT_SCAN_SOURCE_EXTRAS" ]; then
+    for place in "$BUILDKIT_SCAN_SOURCE_EXTRAS"*; do bill "$(basename "$place")" "$place"; done
+fi
+"""
+
+
+@pytest.fixture(scope="module")
+def generator(
+    daemon: Daemon, busybox: str, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The name of a generator's image, which is in the registry and not here."""
+    name = f"{registry.address}/generator"
+    made = building(daemon, tmp_path_factory.mktemp("generator"))
+    (made.place / "scan").write_text(SCAN)
+    made.write("COPY --chmod=755 scan /scan", 'ENTRYPOINT ["/bin/sh"]', 'CMD ["/scan"]', "USER 1000", "WORKDIR /tmp")
+    told(made("build", "--provenance=false", "-o", f"type=image,name={name},push=true,store=false", "."))
+    yield name
+    made("rmi", "-f", name)
 
 
 def attested(layout: Path) -> list[dict]:
@@ -138,13 +172,116 @@ def test_the_file_of_metadata_shows_it(buildx: Building, docker: Client, tag: st
         assert ("infos" in text) == wanted
 
 
+def test_a_bill_of_materials_goes_with_an_image(
+    buildx: Building, generator: str, tag: str, tmp_path: Path
+) -> None:
+    """It stands before the provenance, and says in which layer each file is; its generator is a material."""
+    buildx.write("RUN echo 1 > /one", "FROM scratch", "COPY --from=0 /one /a/one", "COPY Dockerfile /")
+    options = (f"--attest=type=sbom,generator={generator},word=hello", "--provenance=mode=max")
+    shown = told(buildx("build", *options, *output(tmp_path / "l", tag), "."))
+    assert re.search(rf"\[linux/\w+\] generating sbom using {generator}:latest\n", shown), shown
+    bill, provenance = attested(tmp_path / "l")
+    assert (bill["predicateType"], provenance["predicateType"]) == (SPDX, V1)
+    assert bill["_type"] == "https://in-toto.io/Statement/v1"
+    assert bill["subject"] == provenance["subject"]
+    assert bill["predicate"]["name"] == "core/sbom of 0 for hello"
+    image = document(tmp_path / "l", f"sha256:{bill['subject'][0]['digest']['sha256']}")
+    one, two = (layer["digest"] for layer in image["layers"])
+    assert bill["predicate"]["files"] == [
+        {"fileName": "./Dockerfile", "comment": f"layerID: {two}"},
+        {"fileName": "./a/one", "comment": f"layerID: {one}"},
+    ]
+    used = [each["uri"] for each in provenance["predicate"]["buildDefinition"]["resolvedDependencies"]]
+    assert any(f"pkg:docker/{generator}@latest" in each for each in used), used
+    again = told(buildx("build", *options, *output(tmp_path / "m", tag), "."))
+    assert re.search(r"^#(\d+) \[\S+\] generating sbom.*\n#\1 CACHED$", again, re.MULTILINE), again
+    anew = told(buildx("build", "--no-cache", *options, *output(tmp_path / "n", tag), "."))
+    assert not re.search(r"^#(\d+) \[\S+\] generating sbom.*\n#\1 CACHED$", anew, re.MULTILINE), anew
+
+
+def test_an_image_with_a_bill_is_pushed_and_runs(
+    buildx: Building, docker: Client, generator: str, registry: Registry, tag: str
+) -> None:
+    name = f"{registry.address}/{tag}"
+    buildx.write('CMD ["echo", "runs"]')
+    told(buildx("build", "-t", name, f"--sbom=generator={generator}", "--push", "."))
+    index = of(registry, tag, "latest")
+    manifest = of(registry, tag, index["manifests"][1]["digest"])
+    kinds = [layer["annotations"]["in-toto.io/predicate-type"] for layer in manifest["layers"]]
+    assert kinds == [SPDX, V1]
+    assert said(docker("run", "--rm", name)) == "runs\n"
+    docker("rmi", "-f", name)
+
+
+def test_a_bill_is_a_file_beside_files(buildx: Building, generator: str, tmp_path: Path) -> None:
+    """It is about each of them; what is for images alone, such as in which layer they are, it does not say."""
+    buildx.write("FROM scratch", "COPY Dockerfile /a/")
+    sbom = f"--sbom=generator={generator}"
+    told(buildx("build", sbom, "-o", str(tmp_path / "out"), "."))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "sbom.spdx.json"]
+    bill = json.loads((tmp_path / "out" / "sbom.spdx.json").read_bytes())
+    assert [each["name"] for each in bill["subject"]] == ["a/Dockerfile"]
+    assert bill["predicate"]["files"] == [{"fileName": "./a/Dockerfile"}]
+    told(buildx("build", sbom, "-o", f"type=tar,dest={tmp_path}/tar", "."))
+    with tarfile.open(fileobj=io.BytesIO((tmp_path / "tar").read_bytes())) as archive:
+        assert sorted(archive.getnames()) == ["a", "a/Dockerfile", "sbom.spdx.json"]
+
+
+def test_a_bill_may_be_about_stages_and_the_context(buildx: Building, generator: str, tag: str, tmp_path: Path) -> None:
+    (buildx.place / "left").write_text("not copied")
+    (buildx.place / "out").write_text("left out")
+    (buildx.place / ".dockerignore").write_text("out\n")
+    (buildx.place / "Dockerfile").write_text(
+        "ARG BUILDKIT_SBOM_SCAN_STAGE=base,never\nFROM scratch AS base\nCOPY Dockerfile /f\n"
+        "FROM scratch AS never\nCOPY left /\nFROM base\nARG BUILDKIT_SBOM_SCAN_CONTEXT=true\nCOPY --from=base f g\n"
+    )
+    told(buildx("build", f"--sbom=generator={generator}", "--provenance=false", *output(tmp_path / "l", tag), "."))
+    found = {
+        each["predicate"]["name"].partition(" ")[0]: [file["fileName"] for file in each["predicate"]["files"]]
+        for each in attested(tmp_path / "l")
+    }
+    assert found == {
+        "core/sbom": ["./f", "./g"],
+        "extras/sbom-base": ["./f"],
+        "extras/sbom-context": ["./.dockerignore", "./Dockerfile", "./left"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("echo spoiled >&2; exit 7", "did not complete successfully: exit code: 7"),
+        ("touch $BUILDKIT_SCAN_SOURCE/x", "did not complete successfully: exit code: 1"),
+        ("ln -s /etc/passwd $BUILDKIT_SCAN_DESTINATION/x", "open x: no such file or directory"),
+        ("mkfifo $BUILDKIT_SCAN_DESTINATION/x", "not a regular file"),
+        ("head -c 20000000 /dev/zero > $BUILDKIT_SCAN_DESTINATION/x", "exceeds maximum allowed size"),
+        ("echo {} > $BUILDKIT_SCAN_DESTINATION/x", "does not match required predicate type"),
+        ("seq 101 | while read n; do touch $BUILDKIT_SCAN_DESTINATION/$n; done", "more than 100 files"),
+    ],
+)
+def test_a_generator_that_fails_or_spoils_fails_the_build(
+    buildx: Building, generator: str, tag: str, what: str, words: str
+) -> None:
+    buildx.write("RUN true")
+    done = told(buildx("build", "-t", tag, f'--sbom=generator={generator},"do={what}"', "."), 1)
+    assert words in done, done
+    assert buildx("inspect", tag).returncode == 1, "and there is no image"
+
+
+def test_a_generator_that_is_not_there(buildx: Building, registry: Registry) -> None:
+    buildx.write("RUN true")
+    done = told(buildx("build", f"--sbom=generator={registry.address}/absent", "."), 1)
+    assert re.search(rf"ERROR: .*{registry.address}/absent.*not found", done), done
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ("--provenance=mode=most", "invalid mode"),
         ("--provenance=mode=min,version=v9", "invalid provenance SLSA version"),
         ("--attest=type=provenance,mode=min,filename=../x", "invalid name of the provenance's file"),
-        ("--sbom=true", "sbom"),
+        ("--sbom=generator=A", "failed to parse sbom generator A"),
+        ("--attest=type=made-up", 'unknown attestation type "made-up"'),
     ],
 )
 def test_what_cannot_be_is_refused(buildx: Building, options: str, words: str) -> None:

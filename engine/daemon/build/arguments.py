@@ -8,6 +8,10 @@ an image's history.
 from collections.abc import Iterable, Mapping
 
 from engine.daemon.dockerfile.scope import PREDEFINED
+from engine.literals import BOOLEANS
+
+SCAN_CONTEXT, SCAN_STAGE = "BUILDKIT_SBOM_SCAN_CONTEXT", "BUILDKIT_SBOM_SCAN_STAGE"
+"""Arguments that say of what else a bill of materials is wanted. No step sees them, as with BuildKit."""
 
 
 class Arguments:
@@ -58,7 +62,13 @@ class Arguments:
 
         A variable of ENV with the same name takes precedence (`State.environment`).
         """
-        return self._values(dict.fromkeys(PREDEFINED) | self._declared)
+        found = self._values(dict.fromkeys(PREDEFINED) | self._declared)
+        return {name: value for name, value in found.items() if name not in (SCAN_CONTEXT, SCAN_STAGE)}
+
+    def turns_on(self, name: str, stage: str) -> bool:
+        """Whether an argument that an ARG has named says yes for a stage: with a boolean, or by the stage's name."""
+        value = self._values(self._meta | self._declared).get(name, "")
+        return BOOLEANS[value] if value in BOOLEANS else stage in value.split(",")
 
     def shown(self, visible: Iterable[str]) -> list[str]:
         """Those of these names that an image's history shows: a proxy argument is shown only where an ARG names it."""

@@ -56,12 +56,14 @@ class Built:
     """A stage as far as it is converted.
 
     tree: its files; base: the document of the image at the very bottom; entries: the steps above that
+    fresh: it is built without the cache
     """
 
     state: State
     tree: Input | None
     base: Object
     entries: list[Entry] = field(default_factory=list)
+    fresh: bool = False
 
     def above(self) -> "Built":
         """What a stage begins with that stands on this one."""
@@ -77,6 +79,7 @@ class Conversion:
     find: what a name means that is no stage, for a platform as written or empty; raises EngineErrors
     platform: that the client wants; prefix: for the names of nodes, where several platforms are built at once
     at: the instruction that is converted; of: the instruction of each node, by the node's key
+    built: the stages that are converted, by their numbers; needs: those that one stands on or copies from
     """
 
     dockerfile: Dockerfile
@@ -89,7 +92,8 @@ class Conversion:
     prefix: str = ""
     at: Instruction | None = None
     of: dict[str, Instruction] = field(default_factory=dict)
-    _built: dict[int, Built] = field(default_factory=dict)
+    built: dict[int, Built] = field(default_factory=dict)
+    needs: dict[int, set[int]] = field(default_factory=dict)
     _current: Stage | None = None
     _count: int = 0
 
@@ -97,12 +101,12 @@ class Conversion:
         """The last stage of the plan. Raises EngineErrors; `at` is then the instruction with the fault."""
         for stage in self.plan.stages:
             self._stage(stage)
-        return self._built[self.plan.every[-1].index]
+        return self.built[self.plan.every[-1].index]
 
     # Stages
 
     def _stage(self, stage: Stage) -> Built:
-        known = self._built.get(stage.index)
+        known = self.built.get(stage.index)
         if known is not None:
             return known
         before = self._current, self._count, self.at
@@ -111,9 +115,16 @@ class Conversion:
         for instruction in stage.steps:
             self.at = instruction
             self._take(built, instruction, built.state.escape)
-        self._built[stage.index] = built
+        built.fresh = self._is_fresh(stage)
+        self.built[stage.index] = built
         self._current, self._count, self.at = before
         return built
+
+    def _needed(self, stage: Stage) -> Built:
+        """An earlier stage, which the one that is converted needs."""
+        assert self._current is not None  # a stage is converted
+        self.needs.setdefault(self._current.index, set()).add(stage.index)
+        return self._stage(stage)
 
     def _opened(self, stage: Stage) -> Built:
         outer = self.arguments.of_from()
@@ -135,7 +146,7 @@ class Conversion:
     def _begun(self, stage: Stage, base: str, platform: str, wanted: Platform) -> Built:
         below = stages.named(self.plan.every[: stage.index], base)
         if below is not None:
-            built = self._stage(below).above()
+            built = self._needed(below).above()
             built.state.arguments = built.state.arguments.above()
             return built
         state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
@@ -206,9 +217,12 @@ class Conversion:
     def _around(self) -> Surroundings:
         stage = self._current
         assert stage is not None  # a step belongs to a stage
-        fresh = self.options.no_cache or stage.name in self.options.no_cache_stages
         named = self.options.hostname, self.options.cache_namespace
-        return Surroundings(self.context, self._source, self.options.host, fresh, *named)
+        return Surroundings(self.context, self._source, self.options.host, self._is_fresh(stage), *named)
+
+    def _is_fresh(self, stage: Stage) -> bool:
+        """Whether nothing of it is taken from the cache."""
+        return self.options.no_cache or stage.name in self.options.no_cache_stages
 
     def _title(self, instruction: Instruction) -> str:
         return f"{self._place()} {instruction.original}"
@@ -235,7 +249,7 @@ class Conversion:
         assert stage is not None  # a step belongs to a stage
         earlier = stages.find(self.plan.every[: stage.index], name)
         if earlier is not None:
-            return self._stage(earlier).tree
+            return self._needed(earlier).tree
         if name.isascii() and name.removeprefix("-").isdigit():
             same = natural(name, stage.index) == stage.index
             fault = "refers to current build stage" if same else "index out of bounds"

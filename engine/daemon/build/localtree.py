@@ -13,7 +13,7 @@ from engine.daemon.build.graph.node import Input, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
 from engine.daemon.containers.contents.commit import Stream
-from engine.dataclass import dataclass
+from engine.dataclass import dataclass, replace
 
 
 @dataclass(slots=True, eq=False)
@@ -79,11 +79,14 @@ class LocalTree:
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The directory's files as one layer. Raises EngineErrors."""
-        request = self._request.checked(work.check)
+        request = self._asked(work)
         base = Base((), work.engine.images.layer_root, work.scratch)
         chunks = packing.chunks(self._local.root, request, base)
         return (Snapshot().above(work.keeper.packed(Stream(chunks), Snapshot())),)
 
     def _prepared(self, work: Work) -> prepare.Prepared:
         base = Base((), work.engine.images.layer_root, work.scratch)
-        return prepare.prepare(self._local.root, self._request.checked(work.check), base)
+        return prepare.prepare(self._local.root, self._asked(work), base)
+
+    def _asked(self, work: Work) -> Request:
+        return replace(self._request.checked(work.check), remembered=self._local.remembered)

@@ -1,15 +1,13 @@
-"""What is attested of a build's result, as its client asks by the frontend's options `attest:...`.
+"""What is attested of a build's result: the documents that go with it, as its client has asked for them.
 
-Runs on the thread of Control/Solve. The history gets the whole provenance of every build, whatever is asked for. A bill
-of materials (SBOM) is made by a generator, which is refused until it is built.
+Runs on the thread of Control/Solve. The history gets the whole provenance of every build, whatever is asked for.
 """
 
-import csv
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from engine.daemon.buildkit import recording
-from engine.daemon.buildkit.exporters.attrs import Attrs
+from engine.daemon.buildkit.attestwishes import Attests
 from engine.daemon.buildkit.exporters.intoto import Attestation
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.outcome import Outcome, Tree
@@ -17,54 +15,43 @@ from engine.daemon.buildkit.provenance import predicate
 from engine.daemon.buildkit.provenance.predicate import Asked, Facts
 from engine.daemon.images import image as documents
 from engine.daemon.images.content import digest_of
-from engine.errors import Invalid, NotBuilt
+from engine.daemon.parts import DaemonParts
+from engine.late import TYPE_CHECKING, late
 
-_PREFIX, _PROVENANCE, _SBOM = "attest:", "provenance", "sbom"
-
-
-def asked(options: Mapping[str, str]) -> Asked | None:
-    """The provenance that is to go with the result, None for none. Raises Invalid, NotBuilt for other attestations."""
-    found = None
-    for key, value in sorted(options.items()):
-        if not key.startswith(_PREFIX):
-            continue
-        kind = key.removeprefix(_PREFIX)
-        pairs = _pairs(value)
-        pairs.pop("type", "")  # which the option's name says already
-        attrs = Attrs(f"the attestation {kind}", pairs)
-        if kind == _SBOM and attrs.flag("disabled"):
-            continue
-        if kind != _PROVENANCE:
-            raise NotBuilt(f"the attestation {kind} (--attest, --sbom) is not built in this engine")
-        found = predicate.asked(attrs)
-    return found
+if TYPE_CHECKING:  # few clients ask for a bill of materials
+    from engine.daemon.buildkit.sbom import scanning
+else:
+    scanning = late("engine.daemon.buildkit.sbom.scanning")
 
 
-def _pairs(value: str) -> dict[str, str]:
-    try:
-        words = next(csv.reader([value]), [])
-    except csv.Error as error:
-        raise Invalid(f"invalid attestation: {error}") from error
-    pairs = [word.partition("=") for word in words if word]
-    return {key: text for key, _, text in pairs}
+class Attesting:
+    """What attests the result of one build."""
 
+    def __init__(self, engine: DaemonParts, job: Job, wanted: Attests) -> None:
+        """Finds the generator of a bill of materials: one that is not there ends the build before it begins.
 
-def attested(job: Job, outcome: Outcome, wanted: Asked | None) -> list[Sequence[Attestation]]:
-    """What is said of each tree; the history is told, too."""
-    finished = time.time_ns()
-    several = outcome.several
-    whole = Asked()
-    found: list[Sequence[Attestation]] = []
-    for tree in outcome.trees:
-        facts = _facts(job, tree, finished)
-        said = documents.dump(predicate.document(whole, facts))
-        recording.attest(job.ref, whole.kind, said, str(tree.platform) if several else "")
-        if wanted is None:
-            found.append(())
-        else:
-            document = predicate.document(wanted, facts)
-            found.append((Attestation(wanted.kind, document, wanted.name, wanted.inline_only),))
-    return found
+        Raises EngineErrors.
+        """
+        self._job, self._provenance = job, wanted.provenance
+        self._scanner = None if wanted.generator is None else scanning.Scanner(engine, job, wanted.generator)
+
+    def attested(self, outcome: Outcome) -> list[Sequence[Attestation]]:
+        """What is said of each tree: bills of materials, and provenance after them. The history gets the provenance.
+
+        Raises EngineErrors: what the generator ends with.
+        """
+        found: list[Sequence[Attestation]] = [() for _ in outcome.trees]
+        if self._scanner is not None:
+            found = list(self._scanner.scan(outcome))
+        finished, asked = time.time_ns(), self._provenance
+        for place, tree in enumerate(outcome.trees):
+            facts = _facts(self._job, tree, finished)
+            said = documents.dump(predicate.document(Asked(), facts))
+            recording.attest(self._job.ref, Asked().kind, said, str(tree.platform) if outcome.several else "")
+            if asked is not None:
+                document = documents.dump(predicate.document(asked, facts))
+                found[place] = (*found[place], Attestation(asked.kind, document, asked.name, asked.inline_only))
+        return found
 
 
 def _facts(job: Job, tree: Tree, finished: int) -> Facts:

@@ -8,7 +8,7 @@ of another, for which BuildKit has GetTokenAuthority and VerifyTokenAuthority; t
 
 from collections.abc import Callable
 
-from engine.daemon.buildkit import methods
+from engine.daemon.buildkit import methods, sessions
 from engine.daemon.buildkit.calling import unary
 from engine.daemon.buildkit.messages import session as messages
 from engine.daemon.buildkit.sessions import Session
@@ -35,6 +35,14 @@ def credentials(session: Session, domain: str) -> Object | None:
     if _TOKEN.lower() in session.offers:
         found[auth.TOKEN] = _fetching(session, host)
     return {**found, "serveraddress": host} if found else None
+
+
+def of_session(id: str) -> Callable[[str], Object | None]:
+    """What gives the credentials that the client of that session has; of no session there are none.
+
+    What it returns raises NotFound for a session that does not come.
+    """
+    return lambda domain: credentials(sessions.find(id), domain) if id else None
 
 
 def _credentials(session: Session, host: str) -> Object:

@@ -11,6 +11,7 @@ from typing import Any
 
 from engine.daemon.buildkit import (
     attesting,
+    attestwishes,
     bridgeservice,
     caching,
     entitlements,
@@ -135,7 +136,7 @@ def built(
     """
     exporters = exporting.asked_of(asked)
     kinds = exporting.kinds_of(exporters)
-    provenance = attesting.asked(asked["FrontendAttrs"])
+    attests = attestwishes.read(asked["FrontendAttrs"])
     targets = caching.targets_of(asked)
     _refuse(asked)
     _check_ref(asked["Ref"])
@@ -144,8 +145,9 @@ def built(
     try:
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
             begun(job)
+            said = attesting.Attesting(engine, job, attests)
             outcome = _result(engine, job)
-            record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, provenance, targets)
+            record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, said, targets)
     finally:
         jobs.end(job)
     return dict(record.told)

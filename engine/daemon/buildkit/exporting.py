@@ -7,7 +7,8 @@ anything is built.
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from engine.daemon.buildkit import attesting, caching, sessions
+from engine.daemon.buildkit import caching, sessions
+from engine.daemon.buildkit.attesting import Attesting
 from engine.daemon.buildkit.caches.targets import Target, inline
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.composing import Result
@@ -18,7 +19,6 @@ from engine.daemon.buildkit.exporters.moby import ImageExporter
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.control import Exporter, SolveRequest
 from engine.daemon.buildkit.outcome import Outcome
-from engine.daemon.buildkit.provenance.predicate import Asked
 from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.literals import integer
@@ -59,17 +59,17 @@ def export(
     job: Job,
     outcome: Outcome,
     kinds: list[Kind],
-    provenance: Asked | None,
+    attesting: Attesting,
     targets: list[Target],
 ) -> dict[str, str]:
     """Export the result to all of them, one after another; what the client is told. Raises EngineErrors.
 
-    provenance: that goes with it, None for none; targets: caches that get what the build has made
+    attesting: attests it; targets: caches that get what the build has made
     """
     told: dict[str, str] = {}
     if not outcome.trees:
         return told
-    said = attesting.attested(job, outcome, provenance)
+    said = attesting.attested(outcome)
     for kind in kinds:
         vertex = job.progress.vertex(kind.title)
         vertex.begin()

@@ -7,14 +7,16 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 
-from engine.daemon.build import building, finishing, mirrors
+from engine.daemon.build import building, finishing, mirrors, scantargets
 from engine.daemon.build.converting import Built, Conversion, names_of
 from engine.daemon.build.graph.node import Node, reachable
+from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.localtree import Loading, Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.run import Running
-from engine.daemon.buildkit import authority, policyreading, sessions, syntaxes, told, wishes
+from engine.daemon.build.scantargets import ScanTargets
+from engine.daemon.buildkit import attestwishes, authority, policyreading, sessions, syntaxes, told, wishes
 from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.checking import Checked
 from engine.daemon.buildkit.clientfiles import ClientFiles
@@ -54,13 +56,21 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inp
     job.captured.requested(wishes.NAME, options)
     session = sessions.find(job.asked["Session"])
     end_with(session, job)
+    scans = attestwishes.read(options).generator is not None
     with ClientFiles(engine.settings.data_root, job, session, asked) as files:
-        return _built(engine, job, session, asked, files, inputs or {})
+        return _built(engine, job, session, asked, files, inputs or {}, scans)
 
 
 def _built(
-    engine: DaemonParts, job: Job, session: Session, asked: wishes.Asked, files: ClientFiles, inputs: Inputs
+    engine: DaemonParts,
+    job: Job,
+    session: Session,
+    asked: wishes.Asked,
+    files: ClientFiles,
+    inputs: Inputs,
+    scans: bool,
 ) -> Outcome:
+    """The same. scans: a bill of materials is asked for"""
     context = files.remote() if asked.context else None
     if context is not None and not asked.own_dockerfile:
         text, ignored = context.dockerfile, ""  # what such a context leaves out is decided where it lies
@@ -109,15 +119,19 @@ def _built(
         with Bases(engine, room.keeper, chosen, job.progress, job.caller, job.captured) as bases:
             wanted = [replace(chosen, platform=each) for each in _platforms(asked)]
             named = ContextFinding(asked, files, session, job.check, inputs, bases.find, policy)
-            targets = [_converted(text, each, len(wanted) > 1, local, bases, named, output) for each in wanted]
-        nodes = [target.tree.node for target in targets if target.tree is not None]
+            conversions = [_converted(text, each, len(wanted) > 1, local, bases, named, output) for each in wanted]
+        targets = [conversion.target() for conversion in conversions]
+        beside = [scantargets.find(conversion) if scans else ScanTargets() for conversion in conversions]
+        trees = [target.tree for target in targets] + [tree for each in beside for tree in each.trees.values()]
+        nodes = [tree.node for tree in trees if tree is not None]
         _capture(job.captured, nodes)
         try:
             solver.solve(nodes)
         finally:
             if local.remembered is not None:
                 local.remembered.save()
-        return _outcome(targets, wanted, solver, asked.indexed)
+        found = _outcome(targets, wanted, solver, asked.indexed)
+        return replace(found, trees=tuple(map(functools.partial(_scanned, solver), found.trees, beside)))
 
 
 def _platforms(asked: wishes.Asked) -> list[str]:
@@ -133,8 +147,8 @@ def _converted(
     bases: Bases,
     named: ContextFinding,
     output: told.Vertices,
-) -> Built:
-    """The last stage of the Dockerfile for one platform. several: it is one of several"""
+) -> Conversion:
+    """The Dockerfile for one platform, converted to its last stage. several: it is one of several"""
     dockerfile, plan, arguments = building.prepare(text, options.dockerfile, options)
     wanted = platforms.parse(options.platform) if options.platform else platforms.host()
     prefix = str(wanted) if several else ""
@@ -144,12 +158,12 @@ def _converted(
     if not options.policy.rules:  # they judge names in their order
         bases.begin({name: each for name, each in names.items() if named.stands_for(name, each) is None})
     try:
-        built = conversion.target()
+        conversion.target()
     except EngineError:
         output.at = conversion.at
         raise
     output.of = {**output.of, **conversion.of}
-    return built
+    return conversion
 
 
 def _capture(captured: Captured, nodes: Sequence[Node]) -> None:
@@ -181,6 +195,12 @@ def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver
         if target.base:
             metadata[f"{_BASE}{suffix}"] = documents.dump(target.base)
     return Outcome(tuple(trees), metadata, indexed)
+
+
+def _scanned(solver: Solver, tree: Tree, targets: ScanTargets) -> Tree:
+    """The tree with those that a bill of materials is about as well."""
+    beside = {name: solver.snapshot(each) if each is not None else Snapshot() for name, each in targets.trees.items()}
+    return replace(tree, beside=beside, fresh=targets.fresh)
 
 
 def _named(platform: Platform) -> Object:

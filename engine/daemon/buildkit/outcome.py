@@ -3,9 +3,9 @@
 Plain values. The job of the build keeps their layers and blobs from removal until it ends.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from engine.daemon.build.graph.snapshot import Part
+from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.build.graph.traced import Step
 from engine.daemon.images.image import Image
 from engine.daemon.images.platform import Platform
@@ -21,6 +21,8 @@ class Tree:
     config: the document of the image that it would be (OCI image-spec, config.md), with rootfs and history
     image: the image of the store that it is already; None where an exporter has to make one
     steps: gives what the nodes that lead to it have made, each after its inputs, for caches that travel
+    beside: further trees of the build that a bill of materials is about, by their names; fresh: what is made of the
+    tree is not taken from the cache either
     """
 
     platform: Platform
@@ -28,6 +30,8 @@ class Tree:
     config: Object
     image: Image | None = None
     steps: Callable[[], Sequence[Step]] = tuple
+    beside: Mapping[str, Snapshot] = field(default_factory=dict)
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What exporters read and tell: options, annotations, names of packages, and a tree's files as fsutil wants them."""
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -80,8 +81,10 @@ def test_names_of_packages(name: str, platform: Platform | None, url: str) -> No
 @pytest.mark.parametrize("artifact", [True, False])
 def test_the_manifest_of_statements(artifact: bool) -> None:
     target = {"mediaType": "m", "digest": f"sha256:{'2' * 64}", "size": 5}
-    said = intoto.statement(Attestation("https://kind.example", {"k": 1}, "f"), [Subject("n", target["digest"])])
-    assert said["subject"] == [{"name": "n", "digest": {"sha256": "2" * 64}}]
+    said = intoto.statement(Attestation("https://kind.example", b'{"k":1}', "f"), [Subject("n", (target["digest"],))])
+    whole = json.loads(said.data)
+    assert (whole["predicateType"], whole["predicate"]) == ("https://kind.example", {"k": 1})
+    assert whole["subject"] == [{"name": "n", "digest": {"sha256": "2" * 64}}]
     entry, contents = intoto.manifest(target, [said], oci=True, artifact=artifact)
     assert entry["annotations"]["vnd.docker.reference.digest"] == target["digest"]
     assert len(contents) == 3 and entry["size"] == len(contents[-1])

@@ -6,6 +6,7 @@ schema 2.
 """
 
 import base64
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -24,8 +25,14 @@ from engine.daemon.images.content import digest_of
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
-from engine.dataclass import dataclass, field
+from engine.dataclass import dataclass, field, replace
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # few clients ask for a bill of materials
+    from engine.daemon.buildkit.exporters import layerids
+else:
+    layerids = late("engine.daemon.buildkit.exporters.layerids")
 
 _INLINE_CACHE = "moby.buildkit.cache.v0"
 _COMMENT = "buildkit.exporter.image.v0"
@@ -107,18 +114,18 @@ def compose(store: Catalogue, held: ExitStack, result: Result, wish: Wish, check
 
     held: keeps its blobs from removal; check: called now and then, and raises to end it
     """
-    trees = result.outcome.trees
-    wanted = [tree.platform for tree in trees]
+    wanted = [tree.platform for tree in result.outcome.trees]
     said = _fitting(result, wish)
     indexed = result.outcome.several or any(said)
     if any(said) and not wish.layers.oci:
         raise Invalid('cannot export attestations with "oci-mediatypes=false"')
     wish.annotations.check(wanted, wish.layers.oci, indexed)
     made = Composed({}, [])
-    for tree in trees:
+    for tree in result.outcome.trees:
         made.trees.append(_tree(store, held, result, tree, wish, made, check))
     if indexed:
-        _index(made, result, said, wish)
+        trees = zip(result.outcome.trees, made.trees, said, strict=True)
+        _index(made, result, [_noted(store.layer_root, *each, check) for each in trees], wish)
     else:
         made.target = {**made.trees[0].manifest, "platform": _platform(made.trees[0].platform)}
     return made
@@ -213,13 +220,26 @@ def _is_later(created: object, epoch: int) -> bool:
     return moments.parse(created, time.time_ns()) > epoch * SECOND
 
 
+def _noted(
+    layer_root: str, tree: Tree, made: Made, said: Sequence[Attestation], check: Callable[[], None]
+) -> list[Attestation]:
+    """What is said of a tree; a bill of materials says of its files in which layers they are."""
+    if not any(each.core for each in said):
+        return list(said)
+    layers = [
+        layerids.Unpacked(os.path.join(layer_root, str(part.layer.number)), blob.descriptor["digest"])
+        for part, blob in zip(tree.parts, made.layers, strict=True)
+    ]
+    return [replace(each, predicate=layerids.noted(each.predicate, layers, check)) if each.core else each for each in said]
+
+
 def _index(made: Composed, result: Result, said: Sequence[Sequence[Attestation]], wish: Wish) -> None:
     entries = [{**each.manifest, "platform": _platform(each.platform)} for each in made.trees]
     for number, (tree, attested) in enumerate(zip(list(made.trees), said, strict=True)):
         if not attested:
             continue
         named = [intoto.package_url(name, tree.platform) for name in result.names]
-        subjects = [Subject(name, tree.manifest["digest"]) for name in named]
+        subjects = [Subject(name, (tree.manifest["digest"],)) for name in named]
         whole = [intoto.statement(each, subjects) for each in attested]
         entry, contents = intoto.manifest(tree.manifest, whole, wish.layers.oci, wish.artifact)
         entries.append(entry)

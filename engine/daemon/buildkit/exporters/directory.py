@@ -18,7 +18,6 @@ from engine.daemon.buildkit.exporters.kind import Work
 from engine.daemon.buildkit.exporters.walked import Top
 from engine.daemon.buildkit.outcome import Tree
 from engine.daemon.clock import SECOND
-from engine.daemon.images import image as documents
 from engine.daemon.images.layers import merged
 from engine.daemon.images.reference import Reference
 from engine.daemon.tar.writer import Packer
@@ -71,7 +70,9 @@ class _Files:
         for each in said:
             stem, _, ending = each.name.rpartition(".")
             name = f"{self._prefix}{stem}{extension}.{ending}" if stem else f"{self._prefix}{each.name}{extension}"
-            named[name] = documents.dump(intoto.statement(each, subjects))
+            if name in named:
+                raise Invalid(f"duplicate attestation path name {name}")
+            named[name] = intoto.statement(each, subjects).data
         return named
 
 
@@ -99,7 +100,7 @@ def _subjects(top: Top, check: Callable[[], None]) -> Iterator[Subject]:
                 digest.update(data)
         finally:
             os.close(fd)
-        yield Subject(os.fsdecode(b"/".join(found.parts)), f"sha256:{digest.hexdigest()}")
+        yield Subject(os.fsdecode(b"/".join(found.parts)), (f"sha256:{digest.hexdigest()}",))
 
 
 class LocalExporter(_Files):

@@ -14,6 +14,8 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
 
+SPDX = "https://spdx.dev/Document"
+"""The type of a bill of materials."""
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _LAYER = "application/vnd.in-toto+json"
 _PREDICATE_TYPE = "in-toto.io/predicate-type"
@@ -24,34 +26,47 @@ PLATFORM = {"architecture": "unknown", "os": "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """What an attestation is about. digests: each as `sha256:...`"""
+
+    name: str
+    digests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Attestation:
     """What is said of one tree of a result.
 
     kind: URI of the predicate's type; predicate: the JSON document; name: of its file where it is exported as one
     inline_only: it is for images alone, and no exporter of files gets it
+    subjects: what it is about by its own words, none for the result; core: it is about the result's files, and may say
+    more of them
     """
 
     kind: str
-    predicate: Object
+    predicate: bytes
     name: str
     inline_only: bool = False
+    subjects: tuple[Subject, ...] = ()
+    core: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What an attestation is about. digest: `sha256:...`"""
+class Statement:
+    """An attestation about something. kind: as of the attestation; data: the JSON document"""
 
-    name: str
-    digest: str
+    kind: str
+    data: bytes
 
 
-def statement(said: Attestation, subjects: Sequence[Subject]) -> Object:
-    """The attestation as a statement about these."""
+def statement(said: Attestation, subjects: Sequence[Subject]) -> Statement:
+    """The attestation as a statement about these, unless it says itself what it is about."""
     about = [
-        {"name": each.name, "digest": {each.digest.partition(":")[0]: each.digest.partition(":")[2]}}
-        for each in subjects
+        {"name": each.name, "digest": dict(digest.split(":", 1) for digest in each.digests)}
+        for each in said.subjects or subjects
     ]
-    return {"_type": _STATEMENT, "predicateType": said.kind, "subject": about, "predicate": said.predicate}
+    head = documents.dump({"_type": _STATEMENT, "predicateType": said.kind, "subject": about})
+    return Statement(said.kind, head[:-1] + b',"predicate":' + said.predicate + b"}")
 
 
 def package_url(reference: Reference, platform: Platform | None, kind: str = "docker") -> str:
@@ -65,17 +80,16 @@ def package_url(reference: Reference, platform: Platform | None, kind: str = "do
     return f"pkg:{kind}/{path}{version}" + (f"?{shown}" if shown else "")
 
 
-def manifest(target: Object, statements: Sequence[Object], oci: bool, artifact: bool) -> tuple[Object, list[bytes]]:
+def manifest(target: Object, statements: Sequence[Statement], oci: bool, artifact: bool) -> tuple[Object, list[bytes]]:
     """The manifest of statements about an image: its descriptor, as the index has it, and all documents, itself last.
 
     target: descriptor of the image's manifest; oci: media types of OCI; artifact: the form of an OCI artifact
     """
     layers, contents = [], []
     for each in statements:
-        data = documents.dump(each)
-        part = documents.descriptor(_LAYER, digest_of(data), len(data))
-        layers.append({**part, "annotations": {_PREDICATE_TYPE: each["predicateType"]}})
-        contents.append(data)
+        part = documents.descriptor(_LAYER, digest_of(each.data), len(each.data))
+        layers.append({**part, "annotations": {_PREDICATE_TYPE: each.kind}})
+        contents.append(each.data)
     config, config_type = _EMPTY, _EMPTY_TYPE
     if not artifact:
         diff_ids = [part["digest"] for part in layers]

@@ -13,7 +13,7 @@ from typing import Any
 from engine.daemon.build import bases
 from engine.daemon.build.conversing import Listener, Speaker, converse
 from engine.daemon.build.options import Options
-from engine.daemon.buildkit import authority, methods, sessions, workers
+from engine.daemon.buildkit import authority, methods, workers
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.llb import returned
@@ -24,7 +24,6 @@ from engine.daemon.buildkit.messages import gateway, ops
 from engine.daemon.buildkit.progress import STDERR, Vertex
 from engine.daemon.buildkit.serving import Method, Server
 from engine.daemon.images.image import Image
-from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime import worker
 from engine.errors import EngineError, Invalid, NotBuilt, Unavailable
@@ -100,11 +99,8 @@ def solve(
 
 
 def _image(engine: DaemonParts, job: Job, name: str) -> Image:
-    def credentials(domain: str) -> Object | None:
-        session = job.asked["Session"]
-        return authority.credentials(sessions.find(session), domain) if session else None
-
-    image = bases.find(engine, name, "", Options(credentials=credentials), lambda _line: None, set(), job.gone)
+    options = Options(credentials=authority.of_session(job.asked["Session"]))
+    image = bases.find(engine, name, "", options, lambda _line: None, set(), job.gone)
     job.workroom(engine).keeper.hold(image)
     return image
 

@@ -13,7 +13,7 @@ from engine.daemon.buildkit.outcome import Outcome, Tree
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.jsontext import Object
-from engine.dataclass import dataclass, field
+from engine.dataclass import dataclass, field, replace
 from engine.errors import Invalid
 
 CONFIG, PLATFORMS = "containerimage.config", "refs.platforms"
@@ -120,7 +120,7 @@ def _complete(tree: Tree, config: bytes | None) -> Tree:
         "history": _history(given, len(diff_ids)),
     }
     checked = documents.config_of(json.dumps(document).encode(), len(diff_ids))
-    return Tree(platforms.of(checked), tree.parts, checked, steps=tree.steps)
+    return replace(tree, platform=platforms.of(checked), config=checked, image=None)
 
 
 def _history(given: Object, layers: int) -> list[Object]:

@@ -5,13 +5,12 @@ Runs on the thread of the frontend's call.
 
 from engine.daemon.build import bases
 from engine.daemon.build.options import Options
-from engine.daemon.buildkit import authority, sessions
+from engine.daemon.buildkit import authority
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages import gateway, ops
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
-from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotBuilt
@@ -42,15 +41,11 @@ def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | Non
             {"os": platform["OS"], "architecture": platform["Architecture"], "variant": platform["Variant"]}
         )
 
-    def credentials(domain: str) -> Object | None:
-        session = job.asked["Session"]
-        return authority.credentials(sessions.find(session), domain) if session else None
-
     vertex = job.progress.vertex(title or f"resolve image config for {name}")
     vertex.begin()
     words = "failed"
     try:
-        options = Options(pull=mode == "pull", credentials=credentials)
+        options = Options(pull=mode == "pull", credentials=authority.of_session(job.asked["Session"]))
         found = bases.find(engine, name, str(wanted), options, lambda _line: None, set(), job.gone)
         words = ""
     finally:
