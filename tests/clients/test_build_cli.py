@@ -99,12 +99,12 @@ def test_cache_from(docker, build, place: Path, tag: str) -> None:
 
 
 def test_cgroup_parent(docker, build, place: Path) -> None:
-    try:
-        assert kept(docker, build, place, "--cgroup-parent", "/of-a-build")["CgroupParent"] == "/of-a-build"
-    finally:
-        # A parent is its giver's; no engine removes it.
-        for group in glob.glob("/sys/fs/cgroup/**/of-a-build", recursive=True):
-            os.rmdir(group)
+    """One that a step was the first to lie in is gone with the last of its steps; one that leads upwards is refused."""
+    asked = "/of-a-build/inner"
+    assert kept(docker, build, place, "--cgroup-parent", asked)["CgroupParent"] == asked
+    assert glob.glob("/sys/fs/cgroup/**/of-a-build", recursive=True) == []
+    done = build("--cgroup-parent", "../../of-a-build", str(place))
+    assert done.returncode == 1 and b"it leads upwards" in done.stderr
 
 
 def test_compress(docker, build, place: Path, tag: str) -> None:

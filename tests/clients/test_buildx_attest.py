@@ -23,8 +23,9 @@ SCAN = r"""#!/bin/sh
 set -e
 bill() {
     files=$(cd "$2" && find . -type f | sort | awk '{ printf "%s{\"fileName\":\"%s\"}", (NR > 1 ? "," : ""), $0 }')
-    printf '{"_type":"x","predicateType":"https://spdx.dev/Document","predicate":{"name":"%s of %s for %s","files":[%s]}}' \
-        "${2#/run/src/}" "$(id -u)" "$BUILDKIT_SCAN_word" "$files" > "$BUILDKIT_SCAN_DESTINATION/$1.spdx.json"
+    printf '{"_type":"x","predicateType":"%s","predicate":{"name":"%s of %s for %s","files":[%s]}}' \
+        https://spdx.dev/Document "${2#/run/src/}" "$(id -u)" "$BUILDKIT_SCAN_word" "$files" \
+        > "$BUILDKIT_SCAN_DESTINATION/$1.spdx.json"
 }
 eval "$BUILDKIT_SCAN_do"
 bill "$(basename "$BUILDKIT_SCAN_SOURCE")" "$BUILDKIT_SCAN_SOURCE"
@@ -172,9 +173,7 @@ def test_the_file_of_metadata_shows_it(buildx: Building, docker: Client, tag: st
         assert ("infos" in text) == wanted
 
 
-def test_a_bill_of_materials_goes_with_an_image(
-    buildx: Building, generator: str, tag: str, tmp_path: Path
-) -> None:
+def test_a_bill_of_materials_goes_with_an_image(buildx: Building, generator: str, tag: str, tmp_path: Path) -> None:
     """It stands before the provenance, and says in which layer each file is; its generator is a material."""
     buildx.write("RUN echo 1 > /one", "FROM scratch", "COPY --from=0 /one /a/one", "COPY Dockerfile /")
     options = (f"--attest=type=sbom,generator={generator},word=hello", "--provenance=mode=max")

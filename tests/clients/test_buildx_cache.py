@@ -147,6 +147,16 @@ def test_a_cache_that_is_not_there(source: Building, registry: Registry, tag: st
     told(source("build", "--cache-to", "type=registry,ref=localhost:1/x,ignore-error=true", "."))
 
 
+def test_a_cache_that_cannot_be_read_is_told_of_where_nothing_needs_it(
+    source: Building, registry: Registry, tag: str
+) -> None:
+    told(source("build", "."))
+    output = told(source("build", "--cache-from", f"type=registry,ref={registry.address}/{tag}:none", "."))
+    step = rf"importing cache manifest from {registry.address}/{tag}:none"
+    assert re.search(rf"^#(\d+) {step}\n(.*\n)*?#\1 ERROR: .*(not found|unknown)", output, re.MULTILINE), output
+    assert not wrote(output, "first")
+
+
 def test_a_damaged_cache_is_not_used(
     source: Building, elsewhere: Callable[[Building], Building], tmp_path: Path
 ) -> None:
@@ -167,6 +177,11 @@ def test_a_damaged_cache_is_not_used(
     [
         ("type=registry,ref=UPPER", "lowercase"),
         ("type=azblob,account_url=u,name=n", "the cache azblob (--cache-to) is not built in this engine"),
+        ("type=gha,url=https://u.example,token=t", "the cache gha (--cache-to) is not built in this engine"),
+        (
+            "type=s3,region=r,bucket=b,access_key_id=i,secret_access_key=k",
+            "the cache s3 (--cache-to) is not built in this engine",
+        ),
         ("type=local,dest=c,mode=most", "invalid cache export mode"),
         ("type=local,dest=c,oci-mediatypes=false,image-manifest=true", "OCI mediatypes are required"),
         ("type=local,dest=c,unheard-of=1", "unheard-of"),

@@ -67,8 +67,18 @@ class Mount:
 
         The contents of caches, and secrets, never do.
         """
+        id = self._cache_id() if self.type == "cache" else self.id
         owner: list[Value] = [self.uid, self.gid, self.mode, self.size, self.required]
-        return [self.type, self.target, self.selector, self.readonly, self.output, self.env, self.id, *owner]
+        return [self.type, self.target, self.selector, self.readonly, self.output, self.env, id, *owner]
+
+    def _cache_id(self) -> str:
+        """The name of a cache as far as it decides the outcome: that of one with a name of its own does not.
+
+        Source: buildkit, solver/llbsolver/ops/exec.go, checkShouldClearCacheOpts.
+        """
+        id = self.id or self.target
+        usual = self.target in (id, id.partition("/")[2])  # the second has a namespace before it
+        return id if usual and self.sharing == "shared" else ""
 
     def where(self) -> str | int | None:
         """Which directory or input the files come from."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from engine.daemon import jsontext
+from engine.daemon.build import stepgroups
 from engine.daemon.build.namedcontexts import NamedContext
 from engine.daemon.build.sourcepolicies import SourcePolicy
 from engine.daemon.images import platform as platforms
@@ -196,6 +197,7 @@ def _is_argument(value: object) -> bool:
 def _host(query: Query) -> Object:
     asked: Object = {key: query.number(name, 0) for name, key in _NUMBERS.items()}
     asked |= {key: query.text(name) for name, key in _TEXTS.items()}
+    stepgroups.checked(asked["CgroupParent"])
     asked["NetworkMode"] = query.text("networkmode") or "default"
     asked["ExtraHosts"] = _extra_hosts(query)
     asked["Ulimits"] = _list(query, "ulimits", "ulimit settings", _is_limit)

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 
-from engine.daemon.build import mounting
+from engine.daemon.build import mounting, stepgroups
 from engine.daemon.build.graph.node import Value, chains, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
@@ -83,7 +83,7 @@ class Command:
             self.workdir,
             self.user,
             self.network,
-            self.hosts,
+            [each.partition(":")[0] for each in self.hosts],  # their addresses decide nothing, as with BuildKit
             self.hostname,
             self.security,
             self.readonly,
@@ -150,6 +150,7 @@ class Running:
         targets = [mount.target for mount in self.mounts if mount.target]
         made = mounting.places(store.layer_root, root.layers, targets)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(stepgroups.used(work.engine, self._shell.host.get("CgroupParent") or ""))
             mounts = stack.enter_context(mounting.mounted(work, inputs, self.mounts))
             if self.command.program is not None:
                 mounts.host.append(stack.enter_context(_program(work, self.command.program)))

@@ -16,7 +16,7 @@ _CONTEXT = "context"
 
 @dataclass(slots=True)
 class ScanTargets:
-    """trees: by their names, None for one without files; fresh: one of these or the result is built without the cache"""
+    """trees: by their names, None for one without files; fresh: one of these or the result is made without the cache"""
 
     trees: dict[str, Input | None] = field(default_factory=dict)
     fresh: bool = False

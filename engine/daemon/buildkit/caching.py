@@ -69,7 +69,8 @@ def lend_to(engine: DaemonParts, job: Job) -> None:
     if places:
         lender = Lender(places, job.progress, job.check)
         job.held.callback(lender.close)
-        job.lend = lender.lend
+        job.lend, job.settled = lender.lend, lender.wait
+        lender.begin()
 
 
 def export(engine: DaemonParts, job: Job, outcome: Outcome, targets: list[Target]) -> dict[str, str]:

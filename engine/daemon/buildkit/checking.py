@@ -48,6 +48,7 @@ class Checked:
         self._credentials, self._policy = options.credentials, options.policy
         self._ignored = ignored
         self._known: dict[tuple[str, str], Object] = {}
+        self._shows = True
 
     def answer(self) -> Answer:
         """The answer to the client's question. Raises Misplaced, Invalid, NotBuilt for an unknown one."""
@@ -58,6 +59,7 @@ class Checked:
 
         A fault of the file is not told here: the build itself comes upon it.
         """
+        self._shows = False  # the build itself tells of its base images
         seen = self._review(False)
         options = lintreport.options(seen)
         warned = lintrules.warnings(seen, options)
@@ -109,10 +111,13 @@ class Checked:
             with contextlib.suppress(NotFound):  # then its registry has it, or nobody
                 return self._store.find(name, platform or None).config
         reference = Reference.parse(name).with_default_tag()
+        credentials = self._credentials(reference.domain)
+        if not self._shows:
+            return resolution.resolve(self._store, name, platform, credentials).config
         vertex = self._job.progress.vertex(f"[internal] load metadata for {reference.canonical}")
         vertex.begin()
         try:
-            found = resolution.resolve(self._store, name, platform, self._credentials(reference.domain))
+            found = resolution.resolve(self._store, name, platform, credentials)
         except EngineError as error:
             vertex.end(str(error))
             raise

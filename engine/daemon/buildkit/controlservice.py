@@ -147,6 +147,7 @@ def built(
             begun(job)
             said = attesting.Attesting(engine, job, attests)
             outcome = _result(engine, job)
+            job.settled()
             record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, said, targets)
     finally:
         jobs.end(job)

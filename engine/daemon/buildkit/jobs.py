@@ -35,12 +35,17 @@ class Cancelled(EngineError):
     """The client has given the build up."""
 
 
+def _at_once() -> None:
+    """What waits for nothing."""
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """One build. held: closed at its end; references: what LLBBridge/Solve has promised to the client's frontend
 
     captured: what the build has used; allowed: entitlements that the client has asked for and may have
-    lend: gives what the caches have that the client has named, None where it has named none
+    lend: gives what the caches have that the client has named, None where it has named none; settled: waits until these
+    are read, so that the client is told of one that cannot be
     returned: what the client's own frontend gave back; users: calls that are at work for it, guarded by `_changed`
     """
 
@@ -50,6 +55,7 @@ class Job:
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     references: References = field(default_factory=References)
     lend: Lend | None = None
+    settled: Callable[[], None] = _at_once
     captured: Captured = field(default_factory=lambda: Captured(time.time_ns()))
     allowed: frozenset[str] = frozenset()
     returned: Result | None = None

@@ -8,7 +8,7 @@ import csv
 from collections.abc import Callable, Mapping
 
 from engine.daemon import jsontext
-from engine.daemon.build import namedcontexts
+from engine.daemon.build import namedcontexts, stepgroups
 from engine.daemon.build.namedcontexts import NamedContext
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
@@ -156,7 +156,7 @@ def _several(asked: Asked, value: str) -> None:
 
 
 def _group(asked: Asked, value: str) -> None:
-    asked.host["CgroupParent"] = value
+    asked.host["CgroupParent"] = stepgroups.checked(value)
 
 
 def _caps(_asked: Asked, value: str) -> None:

@@ -1,6 +1,7 @@
 """What this engine says of itself as a builder: one worker, and what a client may ask of it.
 
-A capability is listed here once what it names is built, and not before: clients do without the others.
+A capability is listed here once what it names is built, and not before: clients do without the others. A few are listed
+so that clients ask, and are refused in words.
 """
 
 from engine.daemon.buildkit.llb import knowledge
@@ -16,6 +17,8 @@ _GRAPH = (
     *("gc.freespacefilter", "history.filter"),
     *("exporter.image.annotations", "exporter.image.attestations", "exporter.multiple", "exporter.sourcedateepoch"),
 )
+# Kinds of caches that are refused in words. What a daemon does not know clients leave out without a word.
+_REFUSED = ("cache.azblob", "cache.gha", "cache.s3")
 _FRONTEND = (
     *("frontend.inputs", "gateway.evaluate", "gateway.solve.evaluate", "gateway.solve.metadata", "gateway.warnings"),
     *("proto.refarray", "readdir", "readfile", "reference.output", "resolveimage", "resolveimage.resolvemode"),
@@ -49,4 +52,4 @@ def frontend_capabilities() -> list[APICap]:
 
 def graph_capabilities() -> list[APICap]:
     """What a frontend may write into a graph of operations, and what a client may ask of Control."""
-    return [{"ID": name, "Enabled": True} for name in (*_GRAPH, *knowledge.CAPABILITIES)]
+    return [{"ID": name, "Enabled": True} for name in (*_GRAPH, *_REFUSED, *knowledge.CAPABILITIES)]

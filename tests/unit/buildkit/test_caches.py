@@ -1,6 +1,7 @@
 """The format of caches: what is written is read again, and what strangers write ends in words."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,12 @@ from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.build.graph.traced import Step
 from engine.daemon.buildkit import caching
 from engine.daemon.buildkit.caches import cacheconfig, manifests, written
+from engine.daemon.buildkit.caches.lending import Lender
+from engine.daemon.buildkit.jobs import Cancelled
 from engine.daemon.buildkit.messages.control import SolveRequest
+from engine.daemon.buildkit.progress import Progress
 from engine.daemon.images.layers.store import Layer
-from engine.errors import Invalid, NotBuilt
+from engine.errors import Invalid, NotBuilt, NotFound
 from engine.protocols import protobuf
 
 TIME = "2026-01-01T00:00:00Z"
@@ -133,3 +137,57 @@ def test_what_is_not_built_is_named(kind: str) -> None:
     asked["Cache"] = {"Exports": [{"Type": kind, "Attrs": {}}]}
     with pytest.raises(NotBuilt, match=f"the cache {kind} "):
         caching.targets_of(asked)
+
+
+class Place:
+    """A place with an empty cache, or with none. close: is noted"""
+
+    def __init__(self, there: bool) -> None:
+        self.there, self.closed = there, False
+
+    def document(self) -> bytes:
+        if not self.there:
+            raise NotFound("manifest unknown")
+        return b'{"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}'
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def lender(*places: Place, check: Callable[[], None] = lambda: None) -> tuple[Lender, Progress]:
+    progress = Progress("ref")
+    named = [(f"place {number}", lambda place=place: place) for number, place in enumerate(places)]
+    return Lender(named, progress, check), progress  # type: ignore[arg-type]
+
+
+def test_caches_are_read_when_the_build_begins_and_one_that_cannot_be_is_told_of() -> None:
+    places = Place(True), Place(False)
+    made, progress = lender(*places)
+    made.begin()
+    made.wait()
+    made.close()
+    progress.close()
+    ended = [vertex for event in progress.follow() if event for vertex in event["vertexes"] if vertex["completed"]]
+    assert [(vertex["name"], vertex["error"]) for vertex in ended] == [
+        ("importing cache manifest from place 0", ""),
+        ("importing cache manifest from place 1", "manifest unknown"),
+    ]
+    assert all(place.closed for place in places)
+
+
+def test_a_cache_that_is_read_too_late_is_closed() -> None:
+    place = Place(True)
+    made, _ = lender(place)
+    made.close()
+    made.begin()
+    made.wait()
+    assert place.closed
+
+
+def test_who_gives_up_does_not_wait() -> None:
+    def check() -> None:
+        raise Cancelled("gone")
+
+    made, _ = lender(check=check)
+    with pytest.raises(Cancelled):
+        made.wait()

@@ -87,6 +87,8 @@ def test_what_is_not_built(key: str, value: str) -> None:
         ("force-network-mode", "bridge"),
         ("shm-size", "1m"),
         ("shm-size", "-1"),
+        ("cgroup-parent", "../../x"),
+        ("cgroup-parent", "/a/../x"),
         ("ulimit", "=5"),
         ("add-hosts", "a\rb"),
         ("ulimit", "nofile"),

@@ -1,7 +1,6 @@
 """The places that a client names for a build to borrow from, made of its options.
 
-Runs on the thread of Control/Solve for the options; the places are opened on a thread of the build, when it first needs
-one.
+Runs on the thread of Control/Solve for the options; the places are opened on a thread of their own.
 """
 
 from collections.abc import Callable

@@ -3,12 +3,13 @@
 A result is found by the identity of a step, which says all that decides what the step makes. What was lent serves the
 one build that named the cache: it is never kept as the engine's own result, nor shown to a build beside it, since
 whoever fills a cache could claim anything of it (CVE-2024-24557). That a blob is the layer that the cache takes it for
-is looked at, too: results of later steps name both. Any thread of the build may ask; the first one reads the caches,
-and the others wait for that without a lock.
+is looked at, too: results of later steps name both. A thread of its own reads the caches when the build begins; any
+thread of the build may ask, and waits for that without a lock.
 """
 
 import base64
 import binascii
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from engine.daemon.buildkit.progress import Progress
 from engine.daemon.images import image as documents
 from engine.daemon.images.content import Content, sha256
 from engine.daemon.jsontext import Object
+from engine.daemon.runtime import worker
 from engine.daemon.tar.compression import Peeked, Unpacked
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid
@@ -80,7 +82,7 @@ def _inline(place: CachePlace, manifest: Object) -> Known:
 
 
 class Lender:
-    """The caches of one build. places: where each is, with its name for people; they are opened when they are needed"""
+    """The caches of one build. places: where each is, with its name for people"""
 
     def __init__(
         self, places: Sequence[tuple[str, Callable[[], CachePlace]]], progress: Progress, check: Callable[[], None]
@@ -89,10 +91,19 @@ class Lender:
         self._progress = progress
         self._check = check
         self._lock = threading.Lock()
-        self._opening = False  # guarded by the lock, as is the next
+        self._closed = False  # guarded by the lock, as are the next
         self._verified: set[tuple[str, str]] = set()
-        self._ready = threading.Event()
         self._open: list[tuple[CachePlace, Known]] = []  # complete once `_ready` is set
+        self._ready = threading.Event()
+
+    def begin(self) -> None:
+        """Begin to read the caches."""
+        worker.begin("cache import", self._read_all)
+
+    def wait(self) -> None:
+        """Wait until all of them are read, or cannot be. Raises what `check` raises."""
+        while not self._ready.wait(_LOOK_SECONDS):
+            self._check()
 
     def lend(self, identity: str, keeper: Keeper) -> Snapshot | None:
         """What a step of that identity has made somewhere else, kept by the build; None where no cache has it.
@@ -100,7 +111,8 @@ class Lender:
         A cache that fails is as one that has nothing, and the step is made.
         """
         name = written.key(identity)
-        for place, has in self._opened():
+        self.wait()
+        for place, has in self._open:
             chain = has.results.get(name)
             blobs = [has.blobs[digest] for digest in chain or () if digest in has.blobs]
             if chain is None or len(blobs) != len(chain) or len(blobs) > documents.MOST_LAYERS:
@@ -112,36 +124,40 @@ class Lender:
                 log.warning("a result of a cache cannot be used: %s", error)
         return None
 
-    def _opened(self) -> list[tuple[CachePlace, Known]]:
-        with self._lock:
-            first, self._opening = not self._opening, True
-        if first:
-            try:
-                for name, opened in self._places:
-                    self._read(name, opened)
-            finally:
-                self._ready.set()
-        while not self._ready.wait(_LOOK_SECONDS):
-            self._check()
-        return self._open
-
     def close(self) -> None:
         """End the connections to the caches."""
-        for place, _ in self._open:
+        with self._lock:
+            self._closed = True
+            places = [place for place, _ in self._open]
+        for place in places:
             place.close()
+
+    def _read_all(self) -> None:
+        try:
+            for name, opened in self._places:
+                self._read(name, opened)
+        finally:
+            self._ready.set()
 
     def _read(self, name: str, opened: Callable[[], CachePlace]) -> None:
         vertex = self._progress.vertex(f"importing cache manifest from {name}")
         vertex.begin()
         try:
-            place = opened()
-            has = known(place)
+            self._know(opened())
         except (EngineError, OSError) as error:
-            self._check()
             vertex.end(str(error))
-            return
-        vertex.end()
-        self._open.append((place, has))
+        else:
+            vertex.end()
+
+    def _know(self, place: CachePlace) -> None:
+        """Read what a place has, which is closed where the build does not use it."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(place.close)
+            has = known(place)
+            with self._lock:
+                if not self._closed:
+                    self._open.append((place, has))
+                    stack.pop_all()
 
     def _fetched(self, place: CachePlace, blobs: Sequence[CacheBlob], keeper: Keeper) -> Snapshot:
         tree = Snapshot()

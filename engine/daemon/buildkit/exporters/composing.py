@@ -230,7 +230,9 @@ def _noted(
         layerids.Unpacked(os.path.join(layer_root, str(part.layer.number)), blob.descriptor["digest"])
         for part, blob in zip(tree.parts, made.layers, strict=True)
     ]
-    return [replace(each, predicate=layerids.noted(each.predicate, layers, check)) if each.core else each for each in said]
+    return [
+        replace(each, predicate=layerids.noted(each.predicate, layers, check)) if each.core else each for each in said
+    ]
 
 
 def _index(made: Composed, result: Result, said: Sequence[Sequence[Attestation]], wish: Wish) -> None:

@@ -36,7 +36,7 @@ def noted(predicate: bytes, layers: Sequence[Unpacked], check: Callable[[], None
         document = documents.load(predicate, "SPDX")
     except Invalid:  # what is no bill is its reader's matter
         return predicate
-    files, creation = document.get("files") or [], document.setdefault("creationInfo", {})
+    files, creation = document.get("files", []), document.setdefault("creationInfo", {})
     creators = creation.setdefault("creators", []) if isinstance(creation, dict) else None
     if not isinstance(files, list) or not isinstance(creators, list):
         return predicate
@@ -60,7 +60,8 @@ def _is_bare(file: object) -> bool:
 
 
 def _path(file: Object) -> str:
-    return posixpath.normpath("/" + file["fileName"].lstrip("/"))
+    name: str = file["fileName"]
+    return posixpath.normpath("/" + name.lstrip("/"))
 
 
 def _names(layer: str, directory: str) -> frozenset[str]:
@@ -75,6 +76,8 @@ def _names(layer: str, directory: str) -> frozenset[str]:
         return frozenset()
     try:
         with os.scandir(opened) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file(follow_symlinks=False) or entry.is_symlink())
+            return frozenset(
+                entry.name for entry in entries if entry.is_file(follow_symlinks=False) or entry.is_symlink()
+            )
     finally:
         os.close(opened)

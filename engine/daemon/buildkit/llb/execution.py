@@ -6,6 +6,7 @@ Pure. What an operation of a client cannot have here is refused in words, before
 import posixpath
 from collections.abc import Sequence
 
+from engine.daemon.build import stepgroups
 from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.mounting import Mount
 from engine.daemon.build.pulled import Nothing
@@ -131,7 +132,7 @@ def _host(vertex: Vertex, meta: ops.Meta) -> Object:
             {"Name": _text(each["Name"]), "Soft": each["Soft"], "Hard": each["Hard"]} for each in meta["ulimit"]
         ]
     if meta["cgroupParent"]:
-        host["CgroupParent"] = _text(meta["cgroupParent"])
+        host["CgroupParent"] = stepgroups.checked(_text(meta["cgroupParent"]))
     resources = vertex.metadata["linux_resources"]
     if resources is not None:
         asked = {shown: resources[name] for name, shown in _RESOURCES.items()}  # type: ignore[literal-required]

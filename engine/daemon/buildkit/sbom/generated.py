@@ -72,8 +72,8 @@ def _subjects(name: str, given: object) -> tuple[Subject, ...]:
 
 
 def _subject(name: str, given: object) -> Subject:
-    called = given.get("name", "") if isinstance(given, dict) else None
-    digests = (given.get("digest") or {}) if isinstance(given, dict) else None
+    called, digests = (given.get("name", ""), given.get("digest")) if isinstance(given, dict) else (None, None)
+    digests = {} if digests is None else digests
     if not isinstance(called, str) or not isinstance(digests, dict):
         raise Invalid(f"invalid in-toto statement {name}: a subject is of the wrong type")
     for algorithm, value in digests.items():

@@ -1,8 +1,8 @@
 """Runs a generator of bills of materials on the trees of a build's result, each run a step of the build's graph.
 
-Runs on the thread of Control/Solve, before the build and after it. The generator sees the trees read-only, and has the rights of a
-RUN and no more; it is root, as with BuildKit. The cache keeps what it has written about the same trees. Protocol:
-buildkit, docs/attestations/sbom-protocol.md.
+Runs on the thread of Control/Solve, before the build and after it. The generator sees the trees read-only, and has the
+rights of a RUN and no more; it is root, as with BuildKit. The cache keeps what it has written about the same trees.
+Protocol: buildkit, docs/attestations/sbom-protocol.md.
 """
 
 from collections.abc import Sequence

@@ -37,7 +37,7 @@ def test_of_several_with_one_name_the_last_counts() -> None:
     [
         *(b"", b"[]", b"null", b"{", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,', b'{"a":1,}', b'{"a" 1}', b"{1:2}"),
         *(b'{"a":1} {}', b'{"a":1}x', b'{"a":NaN}', b'{"a":Infinity}', b'{"a":01}', b'{"a":"\x01"}', b'{"a":"\xff"}'),
-        *(b'{"a":tru}', b'{"a":[1,]}', b'{"a":{"b"}}', b'{,"a":1}', b'{a:1}', b"{'a':1}"),
+        *(b'{"a":tru}', b'{"a":[1,]}', b'{"a":{"b"}}', b'{,"a":1}', b"{a:1}", b"{'a':1}"),
     ],
 )
 def test_what_is_no_object_is_refused(data: bytes) -> None:
