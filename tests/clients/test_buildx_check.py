@@ -9,6 +9,7 @@ import pytest
 from tests.clients.building import Building, building, told
 from tests.clients.conftest import Client
 from tests.harness.daemon import Daemon
+from tests.harness.registry import Registry
 
 CASING = "'as' and 'FROM' keywords' casing do not match"
 PAGE = "https://docs.docker.com/go/dockerfile/rule/from-as-casing/"
@@ -119,3 +120,18 @@ def test_an_outline(builder: Building) -> None:
 def test_a_question_that_is_none(builder: Building) -> None:
     write(builder, "FROM busybox")
     assert "weather" in told(builder("build", "--call=frontend.weather", "."), 1)
+
+
+def test_a_base_image_of_a_registry_is_looked_at_in_one_step(builder: Building, registry: Registry) -> None:
+    name = f"{registry.address}/looked-at-once"
+    write(builder, "FROM busybox", "ENV of=the-registry")
+    told(builder("build", "--provenance=false", "-o", f"type=image,name={name},push=true,store=false", "."))
+    write(builder, f"FROM {name}", "RUN echo $of")
+    output = told(builder("build", "."))
+    assert output.count(f"[internal] load metadata for {name}:latest\n") == 1, output
+    builder("rmi", "-f", name)
+    write(builder, f"FROM {name}-that-is-none")
+    shown = rf"{name}-that-is-none: failed to resolve source metadata for {name}-that-is-none:latest: .*: not found"
+    assert re.search(
+        f"^ERROR: failed to build: failed to solve: {shown}$", told(builder("build", "."), 1), re.MULTILINE
+    )

@@ -22,9 +22,11 @@ from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import worker
-from engine.errors import Invalid, NotFound
+from engine.errors import Forbidden, Invalid, NotFound, SystemFailure, Unauthorized, Unavailable
 
 _LOOK_SECONDS = 0.2
+# What a registry's failures are.
+_REGISTRYS = (Forbidden, NotFound, SystemFailure, Unauthorized, Unavailable)
 
 
 class _Finding:
@@ -74,12 +76,18 @@ class Bases:
                     worker.begin("base", lambda found=finding, asked=(name, platform): self._find(found, *asked))  # type: ignore[misc]
 
     def find(self, name: str, platform: str) -> Base:
-        """The image of that name for a platform as written, or empty. Raises EngineErrors, and what a caller raises."""
+        """The image of that name for a platform as written, or empty. Raises EngineErrors, and what a caller raises.
+
+        A failure of a registry names the image as the Dockerfile has it.
+        """
         finding, ours = self._claim(name, platform)
         if ours:
             self._find(finding, name, platform)
         while not finding.over.wait(_LOOK_SECONDS):
             self._caller.check()
+        if isinstance(finding.error, _REGISTRYS):
+            words = f"{name}: failed to resolve source metadata for {_shown(name)}: {finding.error}"
+            raise type(finding.error)(words) from finding.error
         if finding.error is not None:
             raise finding.error
         assert finding.base is not None  # it is over, and without an error
