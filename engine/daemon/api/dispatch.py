@@ -121,7 +121,8 @@ class Dispatcher:
     def __call__(self, request: Request) -> Response | None:
         """Answer a request; raises nothing but ClientGone."""
         text, path = split_version(request.path)
-        request.path = path
+        # Some clients end a path with a slash, and mean the same path. The root itself is no endpoint.
+        path = request.path = path.rstrip("/") or "/"
         log.debug("%s %r", request.method, path)
         if request.method == "OPTIONS":
             return Empty(200)

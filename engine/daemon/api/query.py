@@ -101,8 +101,9 @@ def _unescape(text: str) -> str:
 
 
 def parse_filters(text: str) -> dict[str, tuple[str, ...]]:
-    """Filters in JSON, given as `{"name": ["value"]}` or `{"name": {"value": true}}`, as names and values. Raises
-    Invalid.
+    """Filters in JSON, given as `{"name": ["value"]}` or `{"name": {"value": true}}`, as names and values.
+
+    A value that is given twice counts once, as in docker. Raises Invalid.
     """
     if not text:
         return {}
@@ -119,5 +120,5 @@ def _filter_values(values: object) -> tuple[str, ...]:
     if isinstance(values, dict) and all(isinstance(chosen, bool) for chosen in values.values()):
         return tuple(value for value, chosen in values.items() if chosen)
     if isinstance(values, list) and all(isinstance(value, str) for value in values):
-        return tuple(values)
+        return tuple(dict.fromkeys(values))
     raise Invalid("invalid filter")

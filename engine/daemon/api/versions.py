@@ -244,6 +244,17 @@ def container(version: Version, user_agent: str, shown: Object, log_asked: bool)
     return {**shown, "HostConfig": {**shown["HostConfig"], "LogConfig": {**log_config, "Type": "json-file"}}}
 
 
+def listed_container(version: Version, shown: Object) -> Object:
+    """A container of GET /containers/json; what a version does not know is left out."""
+    if version < (1, 52):
+        del shown["Health"]
+    if version < (1, 48):
+        shown.pop("ImageManifestDescriptor", None)
+    if version < (1, 46):
+        shown["HostConfig"].pop("Annotations", None)
+    return shown
+
+
 def _of_graph_drivers(shown: Object) -> Object:
     """A container in the form of 1.51 and before."""
     settings = shown["NetworkSettings"]

@@ -85,6 +85,10 @@ def test_filters_come_as_lists_or_as_maps(filters):
     assert Query("").filters({"status"}) == {}
 
 
+def test_a_value_that_is_there_twice_counts_once():
+    assert Query('filters={"until":["1h","1h","2h"]}').filters() == {"until": ("1h", "2h")}
+
+
 @pytest.mark.parametrize(
     "filters", ["%7Bbad", "[]", "1", '{"a":"b"}', '{"a":[1]}', '{"a":{"b":1}}', "{}{}", "[" * 5000]
 )

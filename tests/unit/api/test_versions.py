@@ -55,6 +55,18 @@ def test_compose_1_is_told_the_version_that_it_was_written_for():
     assert {versions.newest_for(agent) for agent in others} == {versions.NEWEST_TEXT}
 
 
+def test_a_container_of_a_list_came_to_have_more_fields():
+    def shown() -> dict:
+        return {"Id": "x", "HostConfig": {"Annotations": {}}, "Health": {}, "ImageManifestDescriptor": {}}
+
+    assert versions.listed_container((1, 52), shown()) == shown()
+    seen = {version: versions.listed_container(version, shown()) for version in ((1, 51), (1, 47), (1, 45))}
+    assert {"Health", "ImageManifestDescriptor"} - seen[1, 51].keys() == {"Health"}
+    assert {"Health", "ImageManifestDescriptor"} - seen[1, 47].keys() == {"Health", "ImageManifestDescriptor"}
+    assert [each["HostConfig"] for each in seen.values()] == [{"Annotations": {}}, {"Annotations": {}}, {}]
+    assert "ImageManifestDescriptor" not in versions.listed_container((1, 24), {"HostConfig": {}, "Health": {}})
+
+
 def test_an_image_of_a_list_was_shown_otherwise():
     shown = {"Size": 5, "Containers": 1, "RepoTags": [], "RepoDigests": [], "Descriptor": {}}
     assert versions.image((1, 51), shown) == shown == versions.image((1, 54), shown)
