@@ -1,7 +1,8 @@
 """The filters of listing and pruning images (GET /images/json, POST /images/prune), as functions that judge an image.
 
 Runs in the daemon's request threads, and changes nothing. One row of `FILTERS` is one filter of the API. Several values
-of a filter mean "any of them", except for labels, which the image must all have.
+of a filter mean "any of them", except for labels, which the image must all have, and for moments, before all of which
+it must have been made.
 """
 
 import re
@@ -83,11 +84,14 @@ def _reference(_: Catalogue, values: Sequence[str]) -> Match:
 
 
 def by_reference(values: Sequence[str]) -> Callable[[Reference], bool]:
-    """A function that tells whether a name matches any of these patterns, with its tag or without. Raises Invalid."""
+    """A function that tells whether a name matches any of these patterns. Raises Invalid.
+
+    A name is compared with its tag and without, in its short form and in its whole form.
+    """
     patterns = [glob(value) for value in values]
 
     def matches(name: Reference) -> bool:
-        texts = (name.familiar, name.familiar_name)
+        texts = (name.familiar, name.familiar_name, name.with_default_tag().canonical, name.name)
         return any(pattern.fullmatch(text) for pattern in patterns for text in texts)
 
     return matches
@@ -150,13 +154,16 @@ def _since(store: Catalogue, values: Sequence[str]) -> Match:
 
 
 def _until(_: Catalogue, values: Sequence[str]) -> Match:
-    if len(values) != 1:
-        raise Invalid("more than one until filter specified")
-    try:
-        limit = moments.parse(values[0], time.time_ns())
-    except Invalid as error:
-        raise Invalid(f"invalid filter 'until={values[0]}': {error}") from error
+    now = time.time_ns()
+    limit = min(_moment(value, now) for value in values)
     return lambda image: (created_ns(image) or 0) < limit
+
+
+def _moment(value: str, now: int) -> int:
+    try:
+        return moments.parse(value, now)
+    except Invalid as error:
+        raise Invalid(f"invalid filter 'until={value}': {error}") from error
 
 
 FILTERS: dict[str, Callable[[Catalogue, Sequence[str]], Match]] = {

@@ -115,6 +115,15 @@ def test_moments_count_to_the_nanosecond():
     assert passes(image(), since=("undated",)) and not passes(image(), before=("undated",))
     assert not passes(image(""), since=("undated",))
     assert passes(image(), until=("1h",)) and not passes(image(), until=("2025-01-01",))
+    assert passes(image(), until=("1h", "2h")) and not passes(image(), until=("1h", "2025-01-01")), "before all of them"
+
+
+def test_a_name_is_found_in_its_short_form_and_in_its_whole_form():
+    one = image(names=("docker.io/library/a:1",))
+    for pattern in ("a", "a:*", "docker.io/library/a", "docker.io/library/a:1", "docker.io/*/a:?", "*/library/a"):
+        assert passes(one, reference=(pattern,)), pattern
+    for pattern in ("library/a", "docker.io/a", "docker.io/*", "docker.io/library/a:2"):
+        assert not passes(one, reference=(pattern,)), pattern
 
 
 @pytest.mark.parametrize(
@@ -123,8 +132,8 @@ def test_moments_count_to_the_nanosecond():
         {"nope": ("1",)},
         {"dangling": ("maybe",)},
         {"dangling": ("true", "false")},
-        {"until": ("1h", "2h")},
         {"until": ("tomorrow",)},
+        {"until": ("1h", "tomorrow")},
         {"reference": ("[",)},
     ],
 )
