@@ -7,6 +7,7 @@ words of Go's HTTP client. No credentials are sent. Other protocols, and files o
 
 import contextlib
 import http.client
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -15,12 +16,14 @@ from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
+from engine.literals import quoted
 
 _KINDS = {400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound}
 _PIECE = 256 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 10
 _ERROR_TEXT = 1024
+_ESCAPE = re.compile(r"%.{0,2}")
 _TELL_SECONDS = 0.1
 # Enough for a root filesystem or a file of a build. A client sends anything larger as the request's body.
 LARGEST = 64 << 30
@@ -108,6 +111,8 @@ def _get(connections: Transport, url: str) -> Answer:
         scheme, host, port, target = transport.split_url(url)
     except (SystemFailure, ValueError) as error:
         raise Invalid(f'Get "{url}": unsupported protocol scheme or no host in request URL') from error
+    if ":" not in host and (escape := _ESCAPE.search(host)):  # the zone of an IPv6 address has one
+        raise Invalid(f"parse {quoted(url)}: invalid URL escape {quoted(escape[0].upper())}")
     try:
         origin = Origin(scheme, host, port)
         # A new connection for each request: unread bytes of one answer must not come before the next answer.

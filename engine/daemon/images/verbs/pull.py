@@ -20,6 +20,7 @@ from engine.daemon.images.registry import download
 from engine.daemon.images.registry.fetching import fetch_layers
 from engine.daemon.images.registry.reads import Registry, registries
 from engine.daemon.images.registry.report import Progress, Report
+from engine.daemon.images.registry.transport import ConnectFailure
 from engine.daemon.jsontext import Object
 from engine.daemon.store import blobsources
 from engine.daemon.tar.space import NoSpace
@@ -116,10 +117,12 @@ def first(
 ) -> tuple[Registry, Answer]:
     """The first endpoint for which `ask` succeeds, with its connections open, and the result.
 
-    what: the beginning of the error message. Raises the error of the last endpoint.
+    what: the beginning of the error message. Raises the error of the last endpoint; where that cannot be reached, and a
+    mirror has said that there is no such image, docker's words for that.
     """
     mirrors, insecure = store.settings.registry_mirrors, store.settings.insecure_registries
     endpoints = registries(reference, tuple(mirrors), tuple(insecure), auth)
+    missing = False
     for registry in endpoints:
         try:
             return registry, ask(registry)
@@ -127,7 +130,10 @@ def first(
             registry.transport.close()
             if registry is not endpoints[-1]:
                 log.info("the mirror %s does not have %s: %s", registry.origin.netloc, reference.canonical, error)
+                missing = missing or isinstance(error, NotFound)
                 continue
+            if missing and isinstance(error, ConnectFailure):
+                raise _denied(reference) from error
             raise _unresolved(reference, error, what) from error
     raise AssertionError("there is always the registry itself")
 
@@ -138,15 +144,18 @@ def _unresolved(reference: Reference, error: EngineError, what: str) -> EngineEr
     if isinstance(error, NotFound):
         return NotFound(f"{text}{reference.canonical}: not found")
     if isinstance(error, Unauthorized) and "no basic auth credentials" not in str(error):
-        return NotFound(
-            f"pull access denied for {reference.familiar_name}, repository does not exist or may require 'docker login'"
-        )
+        return _denied(reference)
     if isinstance(error, Unauthorized):
         # Not status 401, and so does dockerd: at a 401 the CLI asks for a password, and in a script waits for ever.
         return SystemFailure(
             f"{text}pull access denied, repository does not exist or may require authorization: {error}"
         )
     return type(error)(text + str(error))
+
+
+def _denied(reference: Reference) -> NotFound:
+    name = reference.familiar_name
+    return NotFound(f"pull access denied for {name}, repository does not exist or may require 'docker login'")
 
 
 class _Pull:

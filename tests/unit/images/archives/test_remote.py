@@ -70,6 +70,14 @@ def test_only_the_web_is_asked(url):
         pytest.fail("it was opened")
 
 
+def test_an_escape_may_stand_in_a_path_and_not_in_a_hosts_name(server):
+    """`%2Fdata%2Ffile.tar` without a scheme is all host, as an import has it."""
+    with pytest.raises(NotFound, match="status 404"):
+        whole(f"{server}/%2Fdata%2Ffile.tar")
+    with pytest.raises(Invalid, match=r'^parse "http://%2Fdata%2Ffile.tar": invalid URL escape "%2F"$'):
+        whole("http://%2Fdata%2Ffile.tar")
+
+
 def test_what_is_too_large_is_refused_when_it_is(server):
     with pytest.raises(Invalid, match="more than the 999 bytes"):
         whole(f"{server}/file", most=999)

@@ -10,9 +10,10 @@ import time
 import pytest
 
 from engine.daemon.images import platform
-from engine.daemon.images.registry import download
+from engine.daemon.images.registry import download, reads
 from engine.daemon.images.verbs import pull as pulling
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure
+from tests.harness.parts import settings
 from tests.unit.images import made
 from tests.unit.images.fakeregistry import answer, serving
 from tests.unit.images.made import MadeImage, archive, directory, files_below, index, member
@@ -124,6 +125,20 @@ def test_a_registry_that_refuses_the_connection_is_told_in_dockers_words(store):
         'Head "https://localhost:1/v2/x/manifests/latest": dial tcp '
     )
     assert str(failed.value).endswith(":1: connect: connection refused")
+
+
+# Mirrors
+
+
+def test_what_a_mirror_does_not_have_and_an_unreachable_registry_cannot_tell_is_denied(store, registry, monkeypatch):
+    """docker's words, which clients know; a mirror that failed otherwise has said nothing."""
+    monkeypatch.setattr(reads, "_OFFICIAL_HOST", "localhost:1")
+    store.settings = settings(registry_mirrors=(f"http://{registry.address}",), insecure_registries=())
+    with pytest.raises(NotFound, match=r"^pull access denied for nobody/has, repository does not exist or may require"):
+        pulling.pull(store, "nobody/has", "", None, None, print)
+    registry.hook = lambda handler: answer(handler, 500, b"{}")
+    with pytest.raises(SystemFailure, match="connection refused"):
+        pulling.pull(store, "nobody/has", "", None, None, print)
 
 
 # Authorization
