@@ -91,6 +91,23 @@ def test_a_container_is_created_in_several_networks_each_with_its_own_settings(
         assert members(daemon, "red") == members(daemon, "blue") == {one}
 
 
+def test_the_names_of_a_container_that_does_not_run_are_shown(daemon: Daemon, red: str) -> None:
+    """Of one that was only created, of one that was connected then, and of one that has ended."""
+    with container(daemon, begin=False, **on("red"), **endpoints(red={"Aliases": ["web"]})) as one:
+        short = daemon.inspect(one)["Id"][:12]
+        assert shown(daemon, one)["red"]["DNSNames"] == [one, "web", short]
+        (row,) = listed(daemon, name=[one])
+        assert row["NetworkSettings"]["Networks"]["red"]["DNSNames"] == [one, "web", short]
+        daemon.begin(one)
+        daemon.request("POST", f"/containers/{one}/kill")
+        daemon.wait(one)
+        assert shown(daemon, one)["red"]["DNSNames"] == [one, "web", short]
+    with container(daemon, begin=False) as two:
+        assert connect(daemon, "red", two, Aliases=["db"]) == (200, "")
+        assert shown(daemon, two)["red"]["DNSNames"][:2] == [two, "db"]
+        assert shown(daemon, two)["bridge"]["DNSNames"] is None
+
+
 def test_networks_are_named_by_name_or_id(daemon: Daemon, red: str, blue: str) -> None:
     """In NetworkMode, in EndpointsConfig, at connect and at disconnect; what is shown has their names."""
     ids = {name: daemon.request("GET", f"/networks/{name}").json()["Id"] for name in (red, blue)}

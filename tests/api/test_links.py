@@ -22,6 +22,7 @@ from tests.api.networking import (
     subnet,
 )
 from tests.harness.daemon import Daemon
+from tests.harness.fixtures import World, running
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -104,6 +105,25 @@ def test_a_link_is_a_line_with_the_alias_the_hostname_and_the_name(daemon: Daemo
                 lines = hosts(daemon, two)
                 assert {f"{address}\tdb one-host {one}", f"{address}\t{one} one-host"} <= set(lines)
                 assert sum(line.endswith(one) for line in lines) == 1
+
+
+def test_a_daemon_that_is_asked_keeps_the_variables_of_links(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the container and for its execs, also those after a restart of the daemon; its own variables come first."""
+    monkeypatch.setenv("DOCKER_KEEP_DEPRECATED_LEGACY_LINKS_ENV_VARS", "1")
+    with running(world.daemon()) as alone:
+        alone.import_busybox()
+        exposed = {"ExposedPorts": {"80/tcp": {}}, "Env": ["USER=me"]}
+        with (
+            container(alone, **exposed) as one,
+            container(alone, Env=["DB_ENV_USER=mine"], **on("bridge", Links=[f"{one}:db"])) as two,
+        ):
+            address = addresses(alone, one)["bridge"]
+            wanted = {f"DB_PORT_80_TCP=tcp://{address}:80", f"DB_NAME=/{two}/db", "DB_ENV_USER=mine"}
+            assert wanted <= set(inside(alone, two, "tr '\\0' '\\n' < /proc/1/environ").split("\n"))
+            assert wanted <= set(inside(alone, two, "env").split("\n"))
+            alone.stop()
+            alone.start()
+            assert wanted <= set(inside(alone, two, "env").split("\n"))
 
 
 def test_a_link_is_taken_away_by_its_name(daemon: Daemon) -> None:

@@ -159,6 +159,7 @@ class Container:
     mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec`
     log_asked: whether the client has named a log driver
     secrets: variables (`NAME=value`) that its process gets and that nothing else shows or keeps, for a step of a build
+    linked: the variables of its links at its last start, see `endpoints.linkvariables`
     process_label, file_label: its SELinux labels (see `security.labels`); empty for none
     manifest: digest of the manifest of the image's platform that it runs; empty without an image
     settling: the end of a run is known, and what only a running container has is still being taken away; under
@@ -199,6 +200,7 @@ class Container:
     log_asked: bool = True
     manifest: str = ""
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    linked: tuple[str, ...] = ()
     process_label: str = ""
     file_label: str = ""
     state: State = field(default_factory=State)

@@ -18,9 +18,10 @@ from engine.errors import EngineError
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded for the few containers that have links
-    from engine.daemon.containers.endpoints import legacylinks
+    from engine.daemon.containers.endpoints import legacylinks, linkvariables
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
+    linkvariables = late("engine.daemon.containers.endpoints.linkvariables")
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +120,7 @@ def _lead(engine: EndpointParts, container: Container) -> None:
 
 def _open_links(engine: EndpointParts, container: Container, places: wires.Pairs) -> None:
     if container.host_config["Links"]:
+        container.linked = linkvariables.variables(engine, container)
         for network, endpoint in places:
             if network.name == DEFAULT:
                 legacylinks.open_ways(engine, network, endpoint, legacylinks.running(engine, container))

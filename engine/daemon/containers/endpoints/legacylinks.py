@@ -2,7 +2,7 @@
 
 There are two kinds, as in docker. Links of HostConfig, in the default network, become lines of /etc/hosts, and open the
 firewall to the other's exposed ports where that network has enable_icc off. The environment variables that they once
-set are gone in docker too. Links of an endpoint, in a user-defined network, are names that the resolver gives to that
+set are in `linkvariables`. Links of an endpoint, in a user-defined network, are names that the resolver gives to that
 container alone. Runs in the daemon's threads; loaded with the first container that has a link.
 """
 

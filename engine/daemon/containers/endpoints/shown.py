@@ -4,11 +4,12 @@ Runs in the daemon's request threads. The dicts of the record are shown as they 
 """
 
 from engine.daemon.containers import ports
+from engine.daemon.containers.endpoints import requested
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.images.content import digest_of
 from engine.daemon.jsontext import Object
-from engine.daemon.network.record import Endpoint
+from engine.daemon.network.record import BUILTIN, Endpoint
 from engine.daemon.parts import EndpointParts
 
 
@@ -32,13 +33,17 @@ def settings(engine: EndpointParts, container: Container, state: State) -> Objec
 
 def networks(container: Container, state: State, endpoints: list[Endpoint]) -> dict[str, EndpointSettings]:
     """Name of each network → EndpointSettings."""
+    its_own = {name: _with_names(container, name, asked) for name, asked in container.networking.items()}
     if not state.started_ns:
         # The first start binds the container to networks by their ids, and docker shows no ids before it.
-        return {name: {**asked, "NetworkID": ""} for name, asked in container.networking.items()}
-    if not endpoints:
-        return container.networking
+        return {name: {**asked, "NetworkID": ""} for name, asked in its_own.items()}
     by_network = {endpoint.network: endpoint for endpoint in endpoints}
-    return {name: _connected(asked, by_network) for name, asked in container.networking.items()}
+    return {name: _connected(asked, by_network) for name, asked in its_own.items()}
+
+
+def _with_names(container: Container, name: str, asked: EndpointSettings) -> EndpointSettings:
+    """The settings with the names that the container has, or would have, in a user-defined network."""
+    return asked if name in BUILTIN else {**asked, "DNSNames": requested.dns_names(container, asked)}
 
 
 def _connected(asked: EndpointSettings, endpoints: dict[str, Endpoint]) -> EndpointSettings:

@@ -89,7 +89,7 @@ def create(engine: ExecParts, container: Container, asked: Object) -> Exec:
     tty = bool(asked.get("Tty"))
     command = Command(
         argv=tuple(asked["Cmd"]),
-        env=specify.environment(container.config, container.config["Hostname"], tty, tuple(asked.get("Env") or ())),
+        env=specify.environment(container, tty, tuple(asked.get("Env") or ())),
         user=asked.get("User") or container.config["User"],
         cwd=asked.get("WorkingDir") or container.config["WorkingDir"] or "/",
         tty=tty,
@@ -412,7 +412,7 @@ def run_captured(
     _check_active(container)
     command = Command(
         argv=tuple(argv),
-        env=specify.environment(container.config, container.config["Hostname"], False, env),
+        env=specify.environment(container, False, env),
         user=user or container.config["User"],
         cwd=cwd or container.config["WorkingDir"] or "/",
         stdout=True,

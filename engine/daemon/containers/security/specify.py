@@ -23,7 +23,6 @@ from engine.daemon.containers.security import (
     resources,
     walls,
 )
-from engine.daemon.containers.shapes import Config
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
 from engine.late import TYPE_CHECKING, late
@@ -71,7 +70,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         root=_root(engine, container, where),
         namespaces=namespaces.own,
         argv=dockerinit.command(container.path, container.args) if init else (container.path, *container.args),
-        env=environment(config, config["Hostname"], config["Tty"], container.secrets),
+        env=environment(container, config["Tty"], container.secrets),
         cwd=config["WorkingDir"] or "/",
         user=config["User"],
         hostname=config["Hostname"],
@@ -174,14 +173,15 @@ def _root(engine: ContentParts, container: Container, where: paths.Paths) -> Roo
     return Root(base, (), where.upper, "", readonly, label=label)
 
 
-def environment(config: Config, hostname: str, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The environment variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, then those asked for.
+def environment(container: Container, tty: bool, more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The environment variables, in docker's order: PATH, HOSTNAME, TERM of a terminal, of links, those asked for.
 
     more: the variables that an exec adds
     """
+    config = container.config
     asked = _replaced(config["Env"] or (), more) if more else config["Env"] or ()
     names = {each.partition("=")[0] for each in asked}
-    given = [_DEFAULT_PATH, f"HOSTNAME={hostname}", *(["TERM=xterm"] if tty else [])]
+    given = [_DEFAULT_PATH, f"HOSTNAME={config['Hostname']}", *(["TERM=xterm"] if tty else []), *container.linked]
     return (
         *(each for each in given if each.partition("=")[0] not in names),
         *(each for each in asked if "=" in each),  # a name without "=" removes the variable

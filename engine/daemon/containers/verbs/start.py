@@ -34,6 +34,11 @@ else:
     ending = late("engine.daemon.containers.endpoints.ending")
     starting = late("engine.daemon.containers.endpoints.starting")
 
+if TYPE_CHECKING:  # loaded for the few containers that have links
+    from engine.daemon.containers.endpoints import linkvariables
+else:
+    linkvariables = late("engine.daemon.containers.endpoints.linkvariables")
+
 log = logging.getLogger(__name__)
 
 _COMMAND_EXITS = frozenset({126, 127})
@@ -106,6 +111,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     _make_directories(engine, container, where)
+    container.linked = linkvariables.variables(engine, container) if container.host_config["Links"] else ()
     wanted = specify.sandbox_of(engine, container, where)
     cgroup = specify.NewCgroup(engine, container)
     attach.let_go(container)
@@ -158,6 +164,8 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
         failed = error.failed
         if failed.exit_code in _COMMAND_EXITS:
             raise Invalid(_COMMAND_TEXT + failed.text) from error
+        if failed.errno == errno.EXDEV:  # a path of the request leads out of what it is a part of
+            raise Invalid(failed.text) from error
         raise
     finally:
         container.waiting.clear()
@@ -205,7 +213,7 @@ def record_start(engine: ContainerParts, container: Container, started: Started,
 
 def _record_failure(engine: ContainerParts, container: Container, error: EngineError) -> None:
     exit_code = container.state.exit_code or _SETUP_EXIT  # as in docker, the exit code of an earlier run stays
-    if isinstance(error, Invalid) and isinstance(error.__cause__, StartFailure):
+    if isinstance(error.__cause__, StartFailure) and error.__cause__.failed.exit_code in _COMMAND_EXITS:
         exit_code = error.__cause__.failed.exit_code
     with container.changed:
         container.state.exit_code = exit_code
