@@ -18,6 +18,7 @@ _PLACE = os.O_PATH | os.O_CLOEXEC
 _MOST_LINKS = 40
 _MOST_FOLLOWED = 255  # the limit of docker, whose own code follows links too
 _RETRIES = 8
+_NO_LINKS = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM})
 
 
@@ -30,7 +31,15 @@ def open_beneath(root_fd: int, path: str, flags: int, mode: int = 0, *, no_symli
     relative = path.strip("/") or "."
     if path.endswith("/"):
         flags |= os.O_DIRECTORY
-    return _open(root_fd, relative, flags, mode, no_symlinks)
+    return _open(root_fd, relative, flags, mode, _NO_LINKS if no_symlinks else syscalls.RESOLVE_IN_ROOT)
+
+
+def open_within(root_fd: int, path: str, flags: int) -> int:
+    """Open a relative path that may not lead out of `root_fd`, not even for a part of its way, nor by a symbolic link.
+
+    Raises OSError as open(2) does; EXDEV where the path, or a link on it, leads outside or is absolute.
+    """
+    return _open(root_fd, path or ".", flags, 0, syscalls.RESOLVE_BENEATH)
 
 
 def followed(path: str, link_at: Callable[[str], str | None]) -> str:
@@ -63,8 +72,7 @@ def followed(path: str, link_at: Callable[[str], str | None]) -> str:
     return "/".join(done)
 
 
-def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, no_symlinks: bool) -> int:
-    resolve = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS if no_symlinks else syscalls.RESOLVE_IN_ROOT
+def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, resolve: int) -> int:
     for _ in range(_RETRIES):
         try:
             return syscalls.openat2(root_fd, path, flags, mode if flags & os.O_CREAT else 0, resolve)
@@ -72,7 +80,7 @@ def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, no_symlinks:
             if error.errno in _FORBIDDEN:
                 # A container's seccomp filter, once loaded, may be too old to know this call. If the access itself is
                 # forbidden, the walk is refused too.
-                return _open_by_walk(root_fd, path, flags, mode, no_symlinks)
+                return _open_by_walk(root_fd, path, flags, mode, resolve)
             # EAGAIN: a rename or a mount happened somewhere on the host while ".." was resolved, and the kernel asks to
             # try again.
             if error.errno != errno.EAGAIN:
@@ -80,11 +88,13 @@ def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int, no_symlinks:
                 raise
     # On a busy host, a path with many ".." may never be resolved without such a disturbance. The walk needs no quiet
     # moment.
-    return _open_by_walk(root_fd, path, flags, mode, no_symlinks)
+    return _open_by_walk(root_fd, path, flags, mode, resolve)
 
 
-def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, no_symlinks: bool) -> int:
+def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, resolve: int) -> int:
     """Do the work of openat2 by a walk: the trail of open directories makes ".." safe against renames."""
+    no_symlinks = bool(resolve & syscalls.RESOLVE_NO_SYMLINKS)
+    stays = bool(resolve & syscalls.RESOLVE_BENEATH)
     trail = [os.dup(root_fd)]
     todo = path.split("/")[::-1]
     links = 0
@@ -92,7 +102,7 @@ def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, no_symlinks: b
         while True:
             name = todo.pop() if todo else "."
             if name == "..":
-                if no_symlinks and len(trail) == 1:
+                if stays and len(trail) == 1:
                     raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
                 if len(trail) > 1:
                     os.close(trail.pop())
@@ -106,6 +116,8 @@ def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, no_symlinks: b
                 links += 1
                 if no_symlinks or links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                if stays and target.startswith("/"):
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
                 if target.startswith("/"):
                     while len(trail) > 1:
                         os.close(trail.pop())

@@ -14,7 +14,7 @@ from engine.dataclass import replace
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import syscalls, userns
 from engine.kernel.beneath import is_directory, make_directories, make_file, open_beneath
-from engine.sandbox import selinux
+from engine.sandbox import selinux, subpaths
 from engine.sandbox.command import Refusal
 from engine.sandbox.procguard import check_outside_proc
 from engine.sandbox.spec import Device, Mount, Root
@@ -221,7 +221,7 @@ def mount_words(mount: Mount, error: OSError) -> str:
 
 def source_words(mount: Mount, error: OSError) -> str:
     """The failure to open a bind's source, in runc's words."""
-    path = f"{mount.source}/{mount.subpath}" if mount.subpath else mount.source
+    path = mount.source
     return f'error mounting "{path}" to rootfs at "{mount.target}": stat {path}: {words(error)}'
 
 
@@ -319,20 +319,6 @@ def _recursion(mount: Mount) -> int:
     return syscalls.AT_RECURSIVE if "rbind" in mount.flags else 0
 
 
-def open_source(mount: Mount) -> int:
-    """The source of a bind (O_PATH), as this process sees its path; below it `subpath` never leads out of it.
-
-    Raises OSError.
-    """
-    source = os.open(mount.source, _PLACE)
-    if not mount.subpath:
-        return source
-    try:
-        return open_beneath(source, mount.subpath, _PLACE)
-    finally:
-        os.close(source)
-
-
 def detached(source_fd: int, mount: Mount) -> int:
     """A detached copy of what is behind a descriptor; no process sees it before it has all attributes of the mount.
 
@@ -390,7 +376,7 @@ def _move_source(root_fd: int, mount: Mount, tree: int) -> None:
 
 
 def _bind(root_fd: int, mount: Mount) -> None:
-    source = open_source(mount)
+    source = subpaths.open_source(mount)
     place = -1
     try:
         place = _place_of_source(root_fd, mount, source)

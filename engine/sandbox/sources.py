@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
 from engine.kernel.beneath import open_beneath
-from engine.sandbox import mounts
+from engine.sandbox import mounts, subpaths
 from engine.sandbox.spec import Mount
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
@@ -43,7 +43,7 @@ def _opened(binds: list[Mount]) -> dict[Mount, int]:
     found = {}
     for mount in binds:
         try:
-            source = mounts.open_source(mount)
+            source = subpaths.open_source(mount)
             try:
                 found[mount] = mounts.detached(source, mount)
             finally:
@@ -134,7 +134,7 @@ def _made(mount: Mount) -> int:
 
 def _shown(top: int, mount: Mount) -> int:
     """A detached copy of the part of the file system that is asked for."""
-    inner = open_beneath(top, mount.subpath or ".", _PLACE)
+    inner = subpaths.open_part(top, mount)
     try:
         return mounts.detached(inner, mount)
     finally:

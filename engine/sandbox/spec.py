@@ -44,7 +44,8 @@ class Mount:
     data: the file system's own options, as for mount(2); of an `image` the names of its layers, lowest first, separated
         by `:`
     propagation: `private`, `rprivate`, `slave`, `rslave`, `shared`, `rshared`, or empty for rprivate
-    subpath: the part of it to show: a path below its root, whose symbolic links never lead out of it; empty for all
+    subpath: the part of it to show, empty for all: a relative path that may not lead out of it, nor may its symbolic
+        links; with a leading slash a path whose links are followed as if that root were "/"
     asked: the client asked for it by name, so it is kept out of /proc, and its source is looked up on the host as the
         host is now
     place: host directory to mount on for a moment, where it is not mounted on the target at once

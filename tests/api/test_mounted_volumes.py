@@ -27,7 +27,7 @@ def with_volume(daemon: Daemon, name: str = "filled") -> str:
     archive = rootfs.archive(
         [("data/file", 0o640, b"of the image\n"), ("data/deeper/other", 0o644, b"too\n")],
         (("data", 0o1770), ("data/deeper", 0o700)),
-        [("data/link", "deeper/other"), ("way", "/data")],
+        [("data/link", "deeper/other"), ("way", "data"), ("out", "../../../.."), ("away", "out/etc"), ("top", "/")],
     )
     base = rootfs.busybox()
     end = archive_end(base)
@@ -107,7 +107,21 @@ def test_a_subpath_shows_that_part_of_a_volume(daemon, busybox, volume):
 def test_a_subpath_that_is_not_there_is_an_error(daemon, busybox, volume):
     mount = {"Type": "volume", "Source": volume(), "Target": "/w", "VolumeOptions": {"Subpath": "nope"}}
     status, text = refused(daemon, host(Mounts=[mount]))
-    assert status == 500 and "no such file or directory" in text
+    assert status == 500 and text.startswith("cannot access path /") and text.endswith("no such file or directory")
+
+
+def test_a_subpath_whose_links_lead_out_of_the_volume_is_refused(daemon, busybox, volume):
+    """A link that is absolute leads out too, as it would on the host."""
+    name = volume()
+    script = "mkdir /v/a; ln -s / /v/a/top; ln -s top /v/a/bad; ln -s ../a /v/a/good; echo x > /v/a/file"
+    daemon.shell(script, HostConfig=host(Binds=[f"{name}:/v"]))
+    mount = {"Type": "volume", "Source": name, "Target": "/w", "VolumeOptions": {"Subpath": "a/good"}}
+    assert daemon.shell("cat /w/file", HostConfig=host(Mounts=[mount])) == "x"
+    for subpath in ("a/top", "a/bad", "a/top/etc"):
+        mount["VolumeOptions"] = {"Subpath": subpath}
+        status, text = refused(daemon, host(Mounts=[mount]))
+        assert status == 400 and text.startswith("path concatenation escapes the base directory, base: /"), text
+        assert text.endswith(f", subpath: {subpath}")
 
 
 def test_the_mounts_of_another_container(daemon, busybox, volume, container, source):
@@ -193,6 +207,23 @@ def test_an_image_is_mounted_without_a_writable_layer(daemon, filled, busybox):
     for subpath, script in (("data", "cat /i/file"), ("way", "cat /i/file"), ("data/file", "cat /i")):
         part = {**mount, "ImageOptions": {"Subpath": subpath}}
         assert daemon.shell(script, HostConfig=host(Mounts=[part])) == "of the image"
+
+
+def test_a_part_of_an_image_whose_links_lead_out_is_refused(daemon, filled, busybox):
+    for subpath in ("out", "away", "top", "data/link/../../../.."):
+        mount = {"Type": "image", "Source": "filled", "Target": "/i", "ImageOptions": {"Subpath": subpath}}
+        status, text = refused(daemon, host(Mounts=[mount]))
+        assert status in (400, 500) and "passwd" not in text, text
+    mount["ImageOptions"] = {"Subpath": "away"}
+    status, text = refused(daemon, host(Mounts=[mount]))
+    assert status == 400 and text.startswith("path concatenation escapes the base directory")
+
+
+def test_one_image_is_mounted_twice(daemon, filled, busybox):
+    part = {"Type": "image", "Source": "filled", "Target": "/j", "ImageOptions": {"Subpath": "data"}}
+    mounts = [{"Type": "image", "Source": "filled", "Target": place} for place in ("/i", "/k")]
+    said = daemon.shell("cat /i/data/file /j/file /k/data/file", HostConfig=host(Mounts=[*mounts, part]))
+    assert said == "\n".join(["of the image"] * 3)
 
 
 def test_a_mounted_image_keeps_its_layers_while_the_container_is_there(daemon, busybox, container):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.kernel import beneath
+from engine.kernel import beneath, syscalls
 
 NAMES = ("a", "b", "c")
 
@@ -83,6 +83,20 @@ def test_no_symlinks_does_not_go_above_the_root(way: str, root: int) -> None:
     assert caught.value.errno == errno.EXDEV
 
 
+@pytest.mark.parametrize("path", ["out", "absolute", "up/file", "../root/dir/file", "dir/../../root/dir"])
+def test_a_part_does_not_lead_out_not_even_for_a_moment(way: str, root: int, path: str) -> None:
+    with pytest.raises(OSError) as caught:
+        beneath.open_within(root, path, os.O_PATH)
+    assert caught.value.errno == errno.EXDEV
+
+
+@pytest.mark.parametrize("path", ["relative", "dir/file", "dir/deep/../file"])
+def test_links_within_a_part_are_followed(way: str, root: int, path: str) -> None:
+    fd = beneath.open_within(root, path, os.O_RDONLY)
+    assert os.read(fd, 100) == b"inside"
+    os.close(fd)
+
+
 def test_a_file_is_created_inside_even_through_a_link_out(way: str, root: int, tmp_path: Path) -> None:
     os.close(beneath.open_beneath(root, "out", os.O_WRONLY | os.O_CREAT, 0o600))
     assert (tmp_path / "root/secret").exists() and (tmp_path / "secret").read_text() == "outside"
@@ -129,16 +143,17 @@ def test_both_ways_open_the_same_file_or_fail_alike(
         if place and target and inside and not os.path.lexists(f"{top}/{place}"):
             os.symlink(f"/{target}" if absolute else target, f"{top}/{place}")
 
-    def outcome(open_it) -> object:
+    def outcome(open_it, resolve: int) -> object:
         try:
-            fd = open_it(root, wanted.strip("/") or ".", os.O_PATH, 0, False)
+            fd = open_it(root, wanted.strip("/") or ".", os.O_PATH, 0, resolve)
         except OSError as error:
             return error.errno
         found = os.fstat(fd)
         os.close(fd)
         return found.st_dev, found.st_ino
 
-    assert outcome(beneath._open_by_walk) == outcome(beneath._open_by_kernel)
+    for resolve in (syscalls.RESOLVE_IN_ROOT, syscalls.RESOLVE_BENEATH):
+        assert outcome(beneath._open_by_walk, resolve) == outcome(beneath._open_by_kernel, resolve)
     os.close(root)
 
 
@@ -172,7 +187,7 @@ def test_a_host_that_is_never_quiet_keeps_nobody_from_opening(
 
     monkeypatch.setattr(beneath.syscalls, "openat2", busy)
     os.mkdir("deep", dir_fd=root)
-    opened = beneath._open_by_kernel(root, "deep/../../../deep", os.O_RDONLY, 0, False)
+    opened = beneath._open_by_kernel(root, "deep/../../../deep", os.O_RDONLY, 0, syscalls.RESOLVE_IN_ROOT)
     try:
         assert os.path.samestat(os.fstat(opened), os.stat("deep", dir_fd=root))
     finally:

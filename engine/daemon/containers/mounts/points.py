@@ -59,8 +59,10 @@ def resolve(
         _add(engine, container, requests.parse_bind(bind, driver), points, trees)
     for mount in host_config["Mounts"] or ():
         _add(engine, container, requests.parse_mount(mount), points, trees)
+    tmpfs = {requests.clean(target) for target in host_config["Tmpfs"] or ()}
     for target in container.config["Volumes"] or ():
-        _add_anonymous(engine, container, target, points)
+        if requests.clean(target) not in tmpfs:
+            _add_anonymous(engine, container, target, points)
     _fill_volumes(engine, container, points, make_root)
 
 
@@ -108,6 +110,8 @@ def _add(
         point["Mode"] = point["Mode"] or _RELABELLED
     elif point["Type"] == "image" and point["Name"] in trees:
         spec["Image"], spec["Layers"] = point["Name"], list(trees[point["Name"]])
+        if part := spec.get("Subpath"):
+            spec["Subpath"] = f"/{part}"  # a build takes the tree for the root, also for the targets of links
     elif point["Type"] == "image":
         image = engine.images.find(point["Name"])
         spec["Image"], spec["Layers"] = image.id, list(image.layers)

@@ -1,0 +1,45 @@
+"""Opens the source of a bind, and the part of a mount's source that is asked for, without being led out of it.
+
+Runs in init, and in the daemon for a stopped container's files. It mounts nothing.
+"""
+
+import errno
+import os
+
+from engine.errors import Invalid, SystemFailure
+from engine.kernel.beneath import open_beneath, open_within
+from engine.sandbox.spec import Mount
+
+_PLACE = os.O_PATH | os.O_CLOEXEC
+
+
+def open_source(mount: Mount) -> int:
+    """The source of a bind (O_PATH), as this process sees its path, or the part of it that is asked for.
+
+    Raises OSError, and what `open_part` raises.
+    """
+    source = os.open(mount.source, _PLACE)
+    if not mount.subpath:
+        return source
+    try:
+        return open_part(source, mount)
+    finally:
+        os.close(source)
+
+
+def open_part(root_fd: int, mount: Mount) -> int:
+    """The part of a mount's source that is asked for (O_PATH), beneath the source's root.
+
+    Raises Invalid in docker's words where the part lies outside, SystemFailure where it is not there.
+    """
+    try:
+        if mount.subpath.startswith("/"):
+            return open_beneath(root_fd, mount.subpath, _PLACE)
+        return open_within(root_fd, mount.subpath, _PLACE)
+    except OSError as error:
+        base = mount.place or mount.source
+        if error.errno == errno.EXDEV:
+            where = f"base: {base}, subpath: {mount.subpath}"
+            raise Invalid(f"path concatenation escapes the base directory, {where}") from error
+        words = (error.strerror or str(error)).lower()
+        raise SystemFailure(f"cannot access path {base}/{mount.subpath.lstrip('/')}: {words}") from error
