@@ -258,7 +258,7 @@ def test_a_container_that_does_not_run_cannot_be_joined(daemon: Daemon, containe
     assert refusal(daemon, 409, NetworkMode=mode) == (
         "cannot join network namespace of a non running container: container not-yet is created"
     )
-    assert f"container {one} is not running" in refusal(daemon, 409, PidMode=mode)
+    assert f"failed to join PID namespace: container {one} is not running" in refusal(daemon, 500, PidMode=mode)
     assert f"container {one} is not running" in refusal(daemon, 409, IpcMode=mode)
     assert refusal(daemon, 500, NetworkMode="container:nope") == (
         "joining network namespace of container: No such container: nope"
@@ -336,12 +336,7 @@ def test_dockers_own_runtimes_are_this_engine(daemon: Daemon, name: str) -> None
         ("Runtime", "kata", 400, "unknown or invalid runtime name: kata"),
         ("Isolation", "hyperv", 400, "invalid isolation 'hyperv' on linux"),
         ("UsernsMode", "private", 400, "invalid user namespace mode: private"),
-        (
-            "StorageOpt",
-            {"size": "1G"},
-            500,
-            "--storage-opt is supported only for overlay over xfs with 'pquota' mount option",
-        ),
+        ("StorageOpt", {"inodes": "9"}, 400, "--storage-opt inodes is not known: there is only size"),
     ],
 )
 def test_what_this_engine_has_no_second_of_is_refused(

@@ -1,4 +1,5 @@
-"""Check a container's name, and make a random one where the client gives none.
+"""Check the names of containers and of their checkpoints, and make a random one for a container where the client gives
+none.
 
 Pure but for the random choice; used by the daemon's request threads. The roster decides whether a name is free.
 """
@@ -8,6 +9,7 @@ import re
 from collections.abc import Callable
 
 from engine.errors import Invalid
+from engine.literals import quoted
 
 _RULE = "[a-zA-Z0-9][a-zA-Z0-9_.-]"
 _VALID = re.compile(f"/?{_RULE}+")
@@ -36,6 +38,12 @@ def check(name: str) -> str:
     if not _VALID.fullmatch(name):
         raise Invalid(f"Invalid container name ({name}), only {_RULE} are allowed")
     return name.removeprefix("/")
+
+
+def check_checkpoint(name: str) -> None:
+    """Raise Invalid, in dockerd's words, for a checkpoint's name that could lead out of the checkpoints' directory."""
+    if name.startswith("/") or name.endswith(".") or not _VALID.fullmatch(name):
+        raise Invalid(f"invalid checkpoint ID {quoted(name)}, only {_RULE} are allowed")
 
 
 def generate(taken: Callable[[str], bool]) -> str:

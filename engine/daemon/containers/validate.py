@@ -13,7 +13,7 @@ from engine.daemon.containers.shapes import Config, Healthcheck, HostConfig, Por
 from engine.daemon.jsontext import Object
 from engine.daemon.signals import parse_signal
 from engine.errors import Invalid
-from engine.literals import LAST_PORT, span
+from engine.literals import LAST_PORT, size, span
 from engine.sandbox import capabilities
 
 _Mode = Literal["IpcMode", "PidMode", "UTSMode", "UsernsMode", "CgroupnsMode"]
@@ -30,6 +30,9 @@ _IN_LINES_OF_HOST: Final = ("Dns", "DnsSearch", "DnsOptions", "ExtraHosts", "Lin
 _RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
 # The names of docker's own runtime and of this engine. All of them mean this engine, which is no other program's shim.
 _RUNTIMES = frozenset({"runc", "io.containerd.runc.v2", "engine"})
+_NO_QUOTA = (
+    "The storage driver does not limit the size of a container's files. The size of --storage-opt is only shown."
+)
 _NO_LINKS = "can't be used with links. This would result in undefined behavior"
 
 # (key, the modes that are plain words, whether it may be container:NAME, the text of dockerd's error)
@@ -57,6 +60,9 @@ def check(config: Config, host_config: HostConfig) -> list[str]:
     _check_network_mode(config, host_config)
     if host_config["NetworkMode"] == "host" and host_config["PortBindings"]:
         warnings.append("Published ports are discarded when using host network mode")
+    if host_config["StorageOpt"]:
+        _check_storage(host_config["StorageOpt"])
+        warnings.append(_NO_QUOTA)
     return warnings
 
 
@@ -64,6 +70,14 @@ def check_late(host_config: HostConfig) -> None:
     """Raise for what dockerd refuses only once the container has a name: security options and binds."""
     walls.check(host_config)
     requests.check_binds(host_config["Binds"] or [], host_config["Mounts"] or [], host_config["Tmpfs"])
+
+
+def _check_storage(options: dict[str, str]) -> None:
+    """Refuse all but a size, which is only recorded: dockerd's store of containerd takes it and does not obey it."""
+    for name, value in options.items():
+        if name != "size":
+            raise Invalid(f"--storage-opt {name} is not known: there is only size")
+        size(value, thousand=1024)
 
 
 def _check_config(config: Config) -> None:

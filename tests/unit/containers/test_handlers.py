@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+import urllib.parse
 
 import pytest
 
@@ -148,7 +149,15 @@ def test_a_start_with_a_body_or_a_checkpoint_is_refused(engine):
     with pytest.raises(Invalid, match="non-empty request body"):
         handlers.start(engine, FakeRequest("one", body=b'{"Binds":[]}'))
     with pytest.raises(NotBuilt, match="checkpoint"):
-        handlers.start(engine, FakeRequest("one", "checkpoint=x"))
+        handlers.start(engine, FakeRequest("one", "checkpoint=x1"))
+
+
+@pytest.mark.parametrize("name", ["../outside", "x", "/xx", "a b", "up..", "xy\n"])
+def test_a_checkpoints_name_is_judged_before_the_container_is_looked_for(engine, name):
+    with pytest.raises(Invalid) as caught:
+        handlers.start(engine, FakeRequest("nope", f"checkpoint={urllib.parse.quote(name)}"))
+    shown = json.dumps(name)
+    assert str(caught.value) == f"invalid checkpoint ID {shown}, only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed"
 
 
 @pytest.mark.parametrize(

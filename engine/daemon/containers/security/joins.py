@@ -11,7 +11,7 @@ from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.parts import ContainerPart, EndpointParts
 from engine.daemon.store import containers as table
 from engine.dataclass import dataclass
-from engine.errors import Conflict, Invalid, NotFound, SystemFailure
+from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 from engine.sandbox.spec import Mount
 
 OWN = ("mount", "pid", "uts", "ipc", "cgroup", "net")
@@ -129,7 +129,11 @@ def _ipc(engine: ContainerPart, container: Container, wanted: str) -> State:
 
 
 def _pid(engine: ContainerPart, container: Container, wanted: str) -> State:
-    return _running(engine, container, wanted, "PID")[1]
+    try:
+        return _running(engine, container, wanted, "PID")[1]
+    except EngineError as error:
+        # dockerd finds this out while it puts the run together, and tells whatever goes wrong then as its own failure.
+        raise SystemFailure(str(error)) from error
 
 
 def _running(engine: ContainerPart, container: Container, wanted: str, what: str) -> tuple[Container, State]:

@@ -37,6 +37,7 @@ _ONLINE: dict[_Set, tuple[str, str, str]] = {
     "CpusetCpus": ("/sys/devices/system/cpu/online", "CPUs", "cpuset cpus"),
     "CpusetMems": ("/sys/devices/system/node/online", "memory nodes", "cpuset mems"),
 }
+_MOST_SHARES = 1 << 18  # the kernel's own bound
 _PERIOD_TEXT = "CPU cfs period can not be less than 1ms (i.e. 1000) or larger than 1s (i.e. 1000000)"
 # The field of Limits, the key of the API, and the API's value for "no limit".
 _NUMBERS: tuple[tuple[str, _Number, int], ...] = (
@@ -198,6 +199,11 @@ def _check_memory(host_config: HostConfig, update: bool) -> None:
 
 
 def _check_processors(host_config: HostConfig) -> None:
+    shares = host_config["CpuShares"]
+    if shares < 0:
+        raise Invalid(f"invalid CPU shares ({shares}): value must be a positive integer")
+    if shares > _MOST_SHARES:
+        raise Invalid(f"invalid CPU shares ({shares}): the kernel takes at most {_MOST_SHARES}")
     nano, period, quota = host_config["NanoCpus"], host_config["CpuPeriod"], host_config["CpuQuota"]
     if nano > 0 and period > 0:
         raise Invalid("Conflicting options: Nano CPUs and CPU Period cannot both be set")

@@ -102,22 +102,19 @@ def check(host_config: HostConfig) -> None:
             raise Invalid("a device's path cannot contain a NUL character")
     for rule in host_config["DeviceCgroupRules"] or ():
         device_rules.parse(rule)
-    if host_config["StorageOpt"]:
-        raise UncheckedByDockerd("--storage-opt is supported only for overlay over xfs with 'pquota' mount option")
 
 
 def adapt(engine: SecurityParts, asked: Object, host_config: HostConfig) -> None:
     """Complete, in place, a HostConfig that no container owns yet, as docker does once it has checked it.
 
-    asked: the client's own. Containers whose namespaces are joined are recorded by id, since a name may change.
+    asked: the client's own. Containers whose namespaces are joined are recorded by id, since a name may change. Raises
+    Invalid where a container is missing whose IPC or PID namespace is to be joined.
     """
     for key in ("PidMode", "IpcMode", "NetworkMode"):
         wanted = joins.container_of(host_config[key])
         if wanted:
-            try:
+            with contextlib.suppress(NotFound, Invalid):  # the start will fail, or this is refused below
                 host_config[key] = f"container:{engine.containers.find(wanted).id}"
-            except (NotFound, Invalid):
-                continue  # the start will fail
     if host_config["Privileged"]:
         for hidden in ("MaskedPaths", "ReadonlyPaths"):
             if asked.get(hidden) is None:
@@ -129,18 +126,25 @@ def adapt(engine: SecurityParts, asked: Object, host_config: HostConfig) -> None
         return
     if host_config["Privileged"] or "host" in (host_config["IpcMode"], host_config["PidMode"]):
         host_config["SecurityOpt"] = [*options, "label=disable"]
-    elif engine.settings.selinux_enabled and (shared := _shared_label(engine, host_config)):
+        return
+    shared = _shared_label(engine, host_config)
+    if shared:
         host_config["SecurityOpt"] = [*options, *shared]
 
 
 def _shared_label(engine: SecurityParts, host_config: HostConfig) -> list[str]:
-    """The label options of a container that shares another one's IPC or PID namespace: they have the same label."""
+    """The label options of a container that shares another one's IPC or PID namespace: they have the same label.
+
+    dockerd looks for the other containers here, whether it gives labels or not. Raises Invalid for one that is missing.
+    """
     found = []
-    for key in ("IpcMode", "PidMode"):
-        wanted = joins.container_of(host_config[key])
-        with contextlib.suppress(NotFound, Invalid):  # the start will fail
-            if wanted and (options := labels.asked_by(engine.containers.find(wanted))):
-                found.append(options)
+    for wanted in filter(None, (joins.container_of(host_config[key]) for key in ("IpcMode", "PidMode"))):
+        try:
+            other = engine.containers.find(wanted)
+        except NotFound as error:
+            raise Invalid(str(error)) from error
+        if engine.settings.selinux_enabled and (options := labels.asked_by(other)):
+            found.append(options)
     if len(found) == 2 and found[0] != found[1]:
         raise SystemFailure("--ipc and --pid containers SELinux labels aren't the same")
     return found[0] if found else []

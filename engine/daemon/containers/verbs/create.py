@@ -28,7 +28,7 @@ from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import dataclass
-from engine.errors import SystemFailure
+from engine.errors import Invalid, SystemFailure
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded for the few containers that have links
@@ -78,14 +78,16 @@ def create(
     Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt for what this engine lacks, SystemFailure
     when the disk fails.
     """
+    if not settings.CONFIG.keys() & body.keys():
+        raise Invalid("config cannot be empty in order to create a container")
     config = settings.container_config(body)
     host_config = settings.host_config(body.get("HostConfig") or {})
     warnings = validate.check(config, host_config)
     warnings += resources.discard(host_config, engine.cgroups)
     warnings += lacking.discard(engine.cgroups, host_config)
     cgroupparent.check(host_config["CgroupParent"], engine.cgroups.driver)
-    walls.adapt(engine, body.get("HostConfig") or {}, host_config)
     image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
+    walls.adapt(engine, body.get("HostConfig") or {}, host_config)
     networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])
     networking = requested.settled(engine, networking)
     if image is not None:

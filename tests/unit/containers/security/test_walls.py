@@ -176,8 +176,8 @@ def test_another_containers_namespaces_are_named_by_its_process_1(tmp_path: Path
         ("IpcMode", "nope", Invalid, "failed to join IPC namespace: No such container: nope"),
         ("IpcMode", "ended", Conflict, "failed to join IPC namespace: container ended is not running"),
         ("IpcMode", "private", Invalid, "non-shareable IPC"),
-        ("PidMode", "nope", Invalid, "failed to join PID namespace: No such container: nope"),
-        ("PidMode", "ended", Conflict, "failed to join PID namespace: container ended is not running"),
+        ("PidMode", "nope", SystemFailure, "failed to join PID namespace: No such container: nope"),
+        ("PidMode", "ended", SystemFailure, "failed to join PID namespace: container ended is not running"),
     ],
 )
 def test_what_cannot_be_joined_is_refused(tmp_path: Path, key: str, wanted: str, kind: type, text: str) -> None:
@@ -195,7 +195,7 @@ def test_nobody_joins_himself(tmp_path: Path) -> None:
     with pytest.raises(SystemFailure, match="cannot join own network namespace"):
         joins.namespaces_of(engine, own)
     own.host_config = {**own.host_config, "NetworkMode": "none", "PidMode": "container:own"}
-    with pytest.raises(Conflict):
+    with pytest.raises(SystemFailure, match="is not running"):
         joins.namespaces_of(engine, own)
 
 
@@ -204,8 +204,12 @@ def test_who_is_joined_is_kept_by_id_and_labels_are_disabled(tmp_path: Path) -> 
     other = running(engine, "other")
     made, _ = create(engine, None, {"Image": "busybox", "HostConfig": {"PidMode": "container:other"}}, None)
     assert made.host_config["PidMode"] == f"container:{other.id}"
-    made, _ = create(engine, None, {"Image": "busybox", "HostConfig": {"PidMode": "container:later"}}, None)
-    assert made.host_config["PidMode"] == "container:later"
+    # Only the network of a container may be asked for before that container is there.
+    made, _ = create(engine, None, {"Image": "busybox", "HostConfig": {"NetworkMode": "container:later"}}, None)
+    assert made.host_config["NetworkMode"] == "container:later"
+    for key in ("PidMode", "IpcMode"):
+        with pytest.raises(Invalid, match=r"^No such container: later$"):
+            create(engine, None, {"Image": "busybox", "HostConfig": {key: "container:later"}}, None)
     for asked in ({"PidMode": "host"}, {"IpcMode": "host"}, {"Privileged": True}):
         made, _ = create(engine, None, {"Image": "busybox", "HostConfig": asked}, None)
         assert made.host_config["SecurityOpt"] == ["label=disable"]

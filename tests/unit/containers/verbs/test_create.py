@@ -63,6 +63,35 @@ def test_create_answers_as_dockerd_did(engine, call):
     assert recorded["status"] != 201 or answer["Warnings"] == recorded["body"]["Warnings"]
 
 
+@pytest.mark.parametrize("body", [{}, {"HostConfig": {}}, {"NetworkingConfig": {}, "Unknown": 1}])
+def test_a_body_without_a_word_on_the_container_is_refused(engine, body):
+    assert ask(engine, body) == (400, {"message": "config cannot be empty in order to create a container"})
+
+
+@pytest.mark.parametrize(
+    ("shares", "text"),
+    [(-1, "value must be a positive integer"), (1 << 40, "the kernel takes at most 262144")],
+)
+def test_shares_that_the_kernel_does_not_have_are_refused(engine, shares, text):
+    status, answer = ask(engine, {"Image": "busybox", "HostConfig": {"CpuShares": shares}})
+    assert (status, answer["message"]) == (400, f"invalid CPU shares ({shares}): {text}")
+
+
+def test_the_size_of_storage_is_shown_and_not_kept_which_a_warning_tells(engine):
+    status, answer = ask(engine, {"Image": "busybox", "HostConfig": {"StorageOpt": {"size": "1G"}}})
+    assert status == 201 and "does not limit the size" in answer["Warnings"][0]
+    assert engine.containers.find(answer["Id"]).host_config["StorageOpt"] == {"size": "1G"}
+    for options, text in (({"size": "much"}, "invalid size: 'much'"), ({"quota": "1"}, "--storage-opt quota is not")):
+        status, answer = ask(engine, {"Image": "busybox", "HostConfig": {"StorageOpt": options}})
+        assert status == 400 and answer["message"].startswith(text)
+
+
+def test_a_path_where_a_tmpfs_is_gets_no_volume(engine):
+    body = {"Cmd": ["x"], "Volumes": {"/a": {}, "/b/": {}}, "HostConfig": {"Tmpfs": {"/b": "", "/c": ""}}}
+    container, _ = create(engine, None, body, None)
+    assert [point["Destination"] for point in container.mounts] == ["/a"]
+
+
 def test_a_created_container_is_in_the_registry_the_database_and_on_the_disk(engine):
     container, warnings = create(engine, "one", {"Image": "busybox", "Hostname": "box"}, None)
     assert warnings == []
@@ -240,7 +269,7 @@ def test_the_hosts_name_is_the_container_s_in_the_hosts_network(engine):
 
 def test_nothing_to_run_is_refused(engine):
     with pytest.raises(Invalid, match="no command specified"):
-        create(engine, None, {}, None)
+        create(engine, None, {"Image": ""}, None)
 
 
 def test_homes_without_a_record_are_swept(engine):

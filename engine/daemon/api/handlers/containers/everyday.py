@@ -9,6 +9,7 @@ from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response, encode_json
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import around_last
+from engine.daemon.containers import naming
 from engine.daemon.containers.output import attach as attaching
 from engine.daemon.containers.output import logs as reading
 from engine.daemon.containers.output import resize as resizing
@@ -81,7 +82,7 @@ def list_(engine: DaemonParts, request: Request) -> Response:
     asked = listing.AskedListing(
         all=query.flag("all"), limit=query.number("limit") or 0, size=query.flag("size"), filters=filters
     )
-    return Json(listing.list_containers(engine, asked))
+    return Json([versions.listed_container(request.version, each) for each in listing.list_containers(engine, asked)])
 
 
 def inspect(engine: DaemonParts, request: Request) -> Response:
@@ -93,12 +94,13 @@ def inspect(engine: DaemonParts, request: Request) -> Response:
 
 def start(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/start: start a container; the body must be empty or `{}`."""
-    container = _container(engine, request)
     if len(request.body.read(_EMPTY_BODY + 1)) > _EMPTY_BODY:
         raise Invalid(_NO_BODY)
-    if request.query.text("checkpoint"):
+    # Whatever is wrong with the request is told before the container is looked for, as dockerd does.
+    if checkpoint := request.query.text("checkpoint"):
+        naming.check_checkpoint(checkpoint)
         raise NotBuilt("starting from a checkpoint is not built yet in this engine")
-    starting.start(engine, container)
+    starting.start(engine, _container(engine, request))
     return Empty()
 
 
