@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.api.fields import disk, disk_numbers
 from tests.api.test_limits import MIB, cgroup
 from tests.harness.daemon import Daemon
 from tests.harness.listening import until
@@ -84,6 +85,38 @@ def test_a_running_container_gets_its_new_limit_at_once(
     daemon.wait(one)
     daemon.begin(one)
     assert value(daemon, one, old, new) == wanted
+
+
+@pytest.mark.parametrize(
+    ("field", "old", "new"),
+    [
+        ("BlkioDeviceReadBps", "read_bps_device", "rbps"),
+        ("BlkioDeviceWriteBps", "write_bps_device", "wbps"),
+        ("BlkioDeviceReadIOps", "read_iops_device", "riops"),
+        ("BlkioDeviceWriteIOps", "write_iops_device", "wiops"),
+    ],
+)
+def test_the_pace_of_a_device_is_changed_and_taken_back(
+    daemon: Daemon, running: Callable[..., str], field: str, old: str, new: str
+) -> None:
+    """In the cgroup and in what inspect shows; an update that says nothing of it leaves it."""
+    one = running()
+    rates = [{"Path": disk(), "Rate": 1 << 20}]
+    version = daemon.request("GET", "/info").json()["CgroupVersion"]
+    kept = f"{disk_numbers()} {1 << 20}" if version == "1" else f"{new}={1 << 20}"
+    for changed, shown, text in (({field: rates}, rates, kept), ({"PidsLimit": 9}, rates, kept), ({field: []}, [], "")):
+        assert update(daemon, one, **changed) == {"Warnings": None}
+        assert daemon.inspect(one)["HostConfig"][field] == shown
+        said = value(daemon, one, f"blkio/blkio.throttle.{old}", "io.max")
+        assert text in said and (text or kept not in said)
+
+
+def test_a_device_that_is_none_changes_nothing(daemon: Daemon, running: Callable[..., str]) -> None:
+    """Docker's words, as at a start."""
+    one = running()
+    status, text = refused(daemon, one, BlkioDeviceReadBps=[{"Path": "/dev/nope", "Rate": 5}])
+    assert (status, text) == (500, f"Cannot update container {one}: stat /dev/nope: no such file or directory")
+    assert not daemon.inspect(one)["HostConfig"]["BlkioDeviceReadBps"]
 
 
 def test_memory_grows_and_shrinks_with_its_swap(daemon: Daemon, running: Callable[..., str]) -> None:

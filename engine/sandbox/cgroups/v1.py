@@ -7,6 +7,7 @@ processes: it is left alone, since entering it costs a grace period and limits n
 
 import errno
 import os
+from collections.abc import Iterable
 
 from engine.sandbox.cgroups.hierarchy import PARENT, Cgroups, counter, cpu_quota, read, wait_until, write
 from engine.sandbox.spec import Limits
@@ -182,6 +183,8 @@ class CgroupsV1(Cgroups):
         """(controller, file, value) for each limit that is set, in an order the kernel accepts."""
         quota, period = cpu_quota(limits)
         swappiness = "" if limits.memory_swappiness is None else str(limits.memory_swappiness)
+        # A device with the weight 0 has none of its own.
+        weights = [(device, weight or "default") for device, weight in limits.blkio_weight_device]
         rows = (
             ("memory", "memory.limit_in_bytes", limits.memory),
             # Never below the limit just set, so after it.
@@ -198,7 +201,7 @@ class CgroupsV1(Cgroups):
             ("cpuset", "cpuset.mems", limits.cpuset_mems),
             ("pids", "pids.max", "max" if limits.pids < 0 else limits.pids),
             ("blkio", f"{self._weight}weight", limits.blkio_weight),
-            *_per_device(f"{self._weight}weight_device", limits.blkio_weight_device),
+            *_per_device(f"{self._weight}weight_device", weights),
             *_per_device("blkio.throttle.read_bps_device", limits.blkio_read_bps),
             *_per_device("blkio.throttle.write_bps_device", limits.blkio_write_bps),
             *_per_device("blkio.throttle.read_iops_device", limits.blkio_read_iops),
@@ -207,7 +210,7 @@ class CgroupsV1(Cgroups):
         return [(controller, file, str(value)) for controller, file, value in rows if value]
 
 
-def _per_device(file: str, values: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
+def _per_device(file: str, values: Iterable[tuple[str, int | str]]) -> list[tuple[str, str, str]]:
     return [("blkio", file, f"{device} {value}") for device, value in values]
 
 

@@ -254,7 +254,11 @@ def _weights(limits: Limits, *, bfq: bool) -> list[tuple[str, str]]:
     """(file, value) of the weights, for the scheduler BFQ where the kernel has it, else for the cost model."""
     file = "io.bfq.weight" if bfq else "io.weight"
     rows = [(file, str(scaled(limits.blkio_weight, bfq=bfq)))] if limits.blkio_weight else []
-    return rows + [(file, f"{device} {scaled(value, bfq=bfq)}") for device, value in limits.blkio_weight_device]
+    # A device with the weight 0 has none of its own.
+    return rows + [
+        (file, f"{device} {scaled(value, bfq=bfq) if value else 'default'}")
+        for device, value in limits.blkio_weight_device
+    ]
 
 
 def scaled(weight: int, *, bfq: bool) -> int:

@@ -5,6 +5,7 @@ Runs in the API's threads. HostConfig is shown without copying, so an update rep
 then the kernel's limits change, then the database. An update that the kernel refuses changes nothing.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
@@ -12,7 +13,7 @@ from engine.daemon.containers import config, validate
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import cgroupparent, resources
-from engine.daemon.containers.shapes import HostConfig, RestartPolicy
+from engine.daemon.containers.shapes import HostConfig, RestartPolicy, ThrottleDevice, WeightDevice
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
@@ -33,9 +34,11 @@ _NUMBERS: Final = (
     "MemoryReservation",
 )
 _SETS: Final = ("CpusetCpus", "CpusetMems")
+_RATES: Final = ("BlkioDeviceReadBps", "BlkioDeviceWriteBps", "BlkioDeviceReadIOps", "BlkioDeviceWriteIOps")
 # What an update reads from the body itself, or does not obey: it need not be whole there.
 _READ_FROM_BODY = dict.fromkeys(("PidsLimit", "RestartPolicy", "Ulimits"))
 _ELSEWHERE = ("PidsLimit", "CpuCount", "CpuPercent", "IOMaximumIOps", "IOMaximumBandwidth")
+_CHANGED = frozenset({*_NUMBERS, *_SETS, *_RATES, *_ELSEWHERE, "BlkioWeightDevice", "RestartPolicy"})
 # (key of the update, key of the container that excludes it, dockerd's words)
 _CONFLICTS: tuple[tuple[_Processors, _Processors, str], ...] = (
     ("NanoCpus", "CpuPeriod", "Nano CPUs cannot be updated as CPU Period has already been set"),
@@ -62,7 +65,7 @@ def update(engine: ContainerParts, find: Callable[[], Container], body: Object) 
     warnings += resources.discard(asked, engine.cgroups)
     defaults: Mapping[str, object] = config.HOST_CONFIG
     for key in sorted(body):
-        if key not in (*_NUMBERS, *_SETS, *_ELSEWHERE, "RestartPolicy") and body[key] and body[key] != defaults[key]:
+        if key not in _CHANGED and body[key] and body[key] != defaults[key]:
             warnings.append(f"{key} cannot be changed by an update. It stays as it is.")
     container = find()
     with container.operation:
@@ -86,6 +89,12 @@ def _change(
         after[number] = asked[number] or before[number]
     for numbers in _SETS:
         after[numbers] = asked[numbers] or before[numbers]
+    # An empty list takes all limits of that kind back; only null, or no list at all, leaves them.
+    for rates in _RATES:
+        if asked[rates] is not None:
+            after[rates] = asked[rates]
+    if asked["BlkioWeightDevice"] is not None:
+        after["BlkioWeightDevice"] = asked["BlkioWeightDevice"]
     _check_together(before, asked)
     if pids is not None:
         after["PidsLimit"] = max(pids, 0)
@@ -96,7 +105,7 @@ def _change(
     running = state.status in ("running", "paused")
     if running:
         parent = cgroupparent.of(container)
-        engine.cgroups.update(container.id, _limits(engine, after), parent, _limits(engine, before))
+        engine.cgroups.update(container.id, _limits(engine, after, before), parent, _limits(engine, before, after))
     try:
         with container.changed:
             container.host_config = after
@@ -106,7 +115,7 @@ def _change(
         with container.changed:
             container.host_config = before
         if running:
-            engine.cgroups.update(container.id, _limits(engine, before), parent, _limits(engine, after))
+            engine.cgroups.update(container.id, _limits(engine, before, after), parent, _limits(engine, after, before))
         raise
     if running and after["Memory"] > 0 >= before["Memory"]:
         engine.oom.limited(engine, container)
@@ -120,9 +129,31 @@ def _check_together(before: HostConfig, asked: HostConfig) -> None:
         raise Conflict(_MEMORY_ABOVE_SWAP)
 
 
-def _limits(engine: ContainerParts, host_config: HostConfig) -> Limits:
-    """The limits that can change while it runs: none of devices, and none that only a new cgroup takes."""
-    plain: HostConfig = {**host_config, "MemorySwappiness": None, "OomKillDisable": False, "BlkioWeightDevice": None}
-    for key in ("BlkioDeviceReadBps", "BlkioDeviceWriteBps", "BlkioDeviceReadIOps", "BlkioDeviceWriteIOps"):
-        plain[key] = None
-    return engine.cgroups.fitting(resources.limits_of(plain, str))[0]
+def _limits(engine: ContainerParts, host_config: HostConfig, other: HostConfig) -> Limits:
+    """The limits that can change while it runs: none that only a new cgroup takes, and of devices those that `other`
+    has not.
+
+    other: the settings after the change for those before it, and the other way round. Raises SystemFailure for a device
+    that is none.
+    """
+    plain: HostConfig = {**host_config, "MemorySwappiness": None, "OomKillDisable": False}
+    for key in _RATES:
+        rates, others = host_config[key] or [], other[key] or []
+        plain[key] = None if rates == others else [*rates, *_unlimited(rates, others)]
+    weights, others_weights = host_config["BlkioWeightDevice"] or [], other["BlkioWeightDevice"] or []
+    plain["BlkioWeightDevice"] = None if weights == others_weights else [*weights, *_unweighed(weights, others_weights)]
+    return engine.cgroups.fitting(resources.limits_of(plain, resources.device_number))[0]
+
+
+def _unlimited(rates: list[ThrottleDevice | None], others: list[ThrottleDevice | None]) -> list[ThrottleDevice | None]:
+    """The devices of `others` alone, with the rate that stands for no limit, but for those that are gone."""
+    named = {(each or {}).get("Path") for each in rates}
+    paths = [path for each in others if each and (path := each.get("Path")) and path not in named]
+    return [{"Path": path, "Rate": 0} for path in paths if os.path.exists(path)]
+
+
+def _unweighed(weights: list[WeightDevice | None], others: list[WeightDevice | None]) -> list[WeightDevice | None]:
+    """The same for weights: 0 stands for the weight of a device that has none of its own."""
+    named = {(each or {}).get("Path") for each in weights}
+    paths = [path for each in others if each and (path := each.get("Path")) and path not in named]
+    return [{"Path": path, "Weight": 0} for path in paths if os.path.exists(path)]
