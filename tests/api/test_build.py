@@ -142,11 +142,12 @@ RUN cat /1 /a /b; head -n1 /c
     assert sum("aux" in line for line in made.lines) == 3
 
 
-def test_only_the_stages_that_the_target_needs_are_built(builder: Daemon) -> None:
+def test_all_stages_up_to_the_target_are_built(builder: Daemon) -> None:
+    """As docker's classic builder does, also those that the target does not need; the image of each is told."""
     dockerfile = f"""FROM busybox AS base
 LABEL l={unique()}
 FROM busybox AS unneeded
-RUN false
+LABEL n={unique()}
 FROM base AS wanted
 LABEL m=n
 FROM wanted
@@ -154,10 +155,33 @@ RUN false
 """
     for target in ("wanted", "WANTED", "2"):
         made = build(builder, dockerfile, target=target)
-        assert made.text.startswith("Step 1/4 : FROM busybox AS base\n"), made.text
+        assert made.text.startswith("Step 1/6 : FROM busybox AS base\n"), made.text
         assert config_of(builder, made.image)["Labels"]["m"] == "n"
+        assert sum("aux" in line for line in made.lines) == 3
     missing = build(builder, dockerfile, target="nope")
     assert (missing.answer.status, missing.error) == (400, 'target stage "nope" could not be found')
+
+
+def test_triggers_of_a_stage_run_in_each_stage_that_stands_on_it(builder: Daemon) -> None:
+    """And not in the stage itself, nor in one that stands on those."""
+    word = unique()
+    dockerfile = f"""FROM busybox AS one
+ONBUILD RUN echo {word} >/some
+ONBUILD ENV bar=baz
+RUN test ! -e /some
+FROM one AS two
+RUN cat /some
+FROM one
+RUN cat /some; echo two
+FROM two
+ENV bar=none
+RUN cat /some; echo $bar
+"""
+    made = build(builder, dockerfile)
+    begun = "# Executing 2 build triggers"
+    assert made.output == [begun, word, begun, word, "two", word, "none"], made.text
+    assert sum("aux" in line for line in made.lines) == 4
+    assert "OnBuild" not in config_of(builder, made.image)
 
 
 def test_an_image_on_top_of_nothing(builder: Daemon) -> None:
@@ -220,7 +244,7 @@ def test_the_platforms_arguments_are_known(builder: Daemon) -> None:
 def test_labels_of_the_client_are_steps_of_the_last_stage(builder: Daemon) -> None:
     value = f"{unique()} $HOME 'q'"
     made = build(builder, "FROM busybox AS a\nFROM busybox\nLABEL z=1\n", labels={"b": value, "a": "1"})
-    assert "Step 3/4 : LABEL a=1\n" in made.text
+    assert "Step 4/5 : LABEL a=1\n" in made.text
     assert config_of(builder, made.image)["Labels"] == {"z": "1", "a": "1", "b": value}
 
 

@@ -144,6 +144,21 @@ def test_an_image_that_the_client_trusts_serves_for_that_build_alone(builder: Da
     assert build(builder, dockerfile).ran == 2  # nothing of that is remembered
 
 
+def test_who_names_images_to_trust_wants_no_other_cache(builder: Daemon) -> None:
+    """Not the daemon's own, where no such image exists or none of them has the step."""
+    word = unique()
+    dockerfile = f"FROM busybox\nENV A={word}\nRUN echo {word} >/made\n"
+    first = build(builder, dockerfile, t="mine:1")
+    again = build(builder, dockerfile, cachefrom='["mine:1"]')
+    assert (again.cached, again.image) == (2, first.image), again.text
+    for sources in ('["nope:1"]', '["busybox"]'):
+        made = build(builder, dockerfile, cachefrom=sources)
+        assert (made.cached, made.ran) == (0, 1) and made.image != first.image, made.text
+    more = build(builder, f"{dockerfile}RUN echo more {word}\n", cachefrom='["nope:1", "mine:1"]')
+    assert (more.cached, more.ran) == (2, 1), more.text
+    assert build(builder, dockerfile, cachefrom="[]").cached == 2
+
+
 def test_a_trusted_image_lends_its_layer_and_not_its_config(builder: Daemon) -> None:
     word = unique()
     evil = forged(builder, "lender:1", f"/bin/sh -c true {word}")

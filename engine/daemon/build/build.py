@@ -48,7 +48,8 @@ def made(
 
     Raises EngineErrors, and what `caller` raises.
     """
-    dockerfile, plan, arguments = building.prepare(context.dockerfile, context.name, options)
+    dockerfile, needed, arguments = building.prepare(context.dockerfile, context.name, options)
+    plan = needed.whole()
     cache = Cache(engine, options.no_cache, options.cache_from)
     try:
         with Keeper(engine.images) as keeper, Maker(engine, keeper) as maker, contextlib.ExitStack() as stack:

@@ -59,7 +59,7 @@ class Build:
     current: int = 0
 
     def run(self) -> Image:
-        """Build all stages that are needed, and return the image of the last stage.
+        """Build the stages of the plan, and return the image of the last one.
 
         Raises Invalid where it has made none.
         """
@@ -145,7 +145,9 @@ class Build:
     def around(self) -> Surroundings:
         """What the nodes of all steps have in common."""
         local = Local(self.context.root, f"context {self.context.root}")
-        return Surroundings(local, self._tree, self.options.host, self.options.no_cache)
+        # A client that names images with `cachefrom` wants no results of other builds.
+        fresh = self.options.no_cache or bool(self.options.cache_from)
+        return Surroundings(local, self._tree, self.options.host, fresh)
 
     def _tree(self, name: str) -> Input | None:
         image = self.source(name)

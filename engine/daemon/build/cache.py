@@ -1,15 +1,19 @@
 """The build cache: finds the image that an earlier build has made of the same step, by a key over all that decides it.
 
-Runs on the thread that builds. An image serves for a step only when this daemon itself has made it in that very step. A
+Runs on the thread that builds. As with docker, a client that names images with `cachefrom` wants no other cache: of the
+daemon's own images only those serve that such an image stands on.
+
+An image serves for a step only when this daemon itself has made it in that very step. A
 row of the database says so. The image's own history never does, as the image's author could have written anything there
 (CVE-2024-24557). The one exception are the images that the client names with `cachefrom`: by naming them the client
 trusts them. Keys cover contents and never times.
 """
 
+import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from engine.daemon.images import image as documents
 from engine.daemon.images.image import Image
@@ -60,6 +64,8 @@ class Cache:
             image = images.find(identity)
         except NotFound:  # the image was removed since
             return None
+        if self._sources and not any(_stands_on(source, image) for source in self._trusted()):
+            return None
         self._used.append(key)
         return image
 
@@ -80,15 +86,22 @@ class Cache:
 
     def trusted(self, parent: Image | None, created_by: str) -> tuple[Image, int] | None:
         """An image of `cachefrom` that continues `parent` with this very step, and the step's place in its history."""
-        for name in self._sources:
-            try:
-                image = self._engine.images.find(name)
-            except NotFound:  # as with docker, an image of `cachefrom` need not exist
-                continue
+        for image in self._trusted():
             place = _next_step(image.config, parent.config if parent else {})
             if place is not None and _history(image.config)[place].get("created_by") == created_by:
                 return image, place
         return None
+
+    def _trusted(self) -> Iterator[Image]:
+        """The images of `cachefrom`. As with docker, none of them need exist."""
+        for name in self._sources:
+            with contextlib.suppress(NotFound):
+                yield self._engine.images.find(name)
+
+
+def _stands_on(source: Image, image: Image) -> bool:
+    """Whether an image is another one, or was made of it by further steps."""
+    return source.id == image.id or _next_step(source.config, image.config) is not None
 
 
 def _history(config: Object) -> list[Object]:

@@ -1,7 +1,7 @@
 """The stages of a Dockerfile: splits it at its FROMs, finds stages by name or number, and plans which of them to build.
 
-Pure. A stage is not built, and its steps are not counted, when neither the target nor any stage that it depends on uses
-it.
+Pure. BuildKit does not build a stage when neither the target nor any stage that it depends on uses it. The classic
+builder builds all stages up to the target, as docker's does, and tells the image of each.
 """
 
 import bisect
@@ -52,6 +52,10 @@ class Plan:
     def total(self) -> int:
         """How many steps there are, as the output counts them."""
         return len(self.arguments) + sum(1 + len(stage.steps) for stage in self.stages)
+
+    def whole(self) -> "Plan":
+        """The plan in which every stage up to the target is needed."""
+        return Plan(self.arguments, self.every, self.every)
 
 
 def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str) -> Plan:
