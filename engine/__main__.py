@@ -4,6 +4,7 @@ Runs first in every process that a user starts. It loads nothing before it knows
 must be small and quick to start, and must never hold a module of the client.
 """
 
+import os
 import sys
 
 from engine import origin
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client 
     from engine.inspection import verb
     from engine.kernel import sealing
     from engine.rootless import arrival
-    from engine.settings import every
+    from engine.settings import every, whose
     from engine.units import install
 else:
     boot = late("engine.boot")
@@ -30,12 +31,15 @@ else:
     sealing = late("engine.kernel.sealing")
     arrival = late("engine.rootless.arrival")
     every = late("engine.settings.every")
+    whose = late("engine.settings.whose")
     install = late("engine.units.install")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command `engine`; returns the exit status of the process."""
     words = sys.argv[1:] if arguments is None else arguments
+    if arguments is None and os.path.basename(sys.argv[0]) == "dockerd":
+        return daemon()
     if words[:1] == ["daemon"]:
         return daemon(words[1:], seals=arguments is None)
     if words[:1] == ["spawner"]:
@@ -55,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
-    """The command `engined`, which is `engine daemon`; returns the exit status of the process.
+    """The command `engined`, which is `engine daemon`, and `dockerd`; returns the exit status of the process.
 
     seals: start the program anew from a read-only mount, and keep it small; False when `arguments` are not this
     process's own command line
@@ -64,13 +68,15 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
     if seals:
         _seal()
         _stay_small()
-    if "--help" in words or "-h" in words:
-        print(every.usage(), end="")
-        return 0
-    if "--version" in words or "-v" in words:
-        print(f"engine {every.VERSION}")
-        return 0
     try:
+        wish = every.asked(words)
+        if wish == "validate":
+            every.from_arguments(words)
+            print("configuration OK", file=sys.stderr)
+        elif wish:
+            print((every.usage() if wish == "help" else every.version()).rstrip())
+        if wish:
+            return 0
         if arrival.needed():
             arrival.enter(words)
             if seals:
@@ -78,7 +84,8 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
         chosen = every.from_arguments(words)
         return boot.boot(chosen, lambda: every.from_arguments(words))
     except errors.EngineError as error:
-        print(f"engine daemon: {error}", file=sys.stderr)
+        name = whose.program()
+        print(error if name == whose.DOCKERD else f"{name}: {error}", file=sys.stderr)
         return 1
 
 

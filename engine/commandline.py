@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from engine.dataclass import dataclass
 from engine.errors import Invalid
+from engine.literals import integer
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
-Value = str | bool | tuple[str, ...]
-"""The value given for an option: of a `text`, of a `flag`, or all values of a `list`."""
+Value = str | bool | int | tuple[str, ...]
+"""The value given for an option: of a `text`, of a `flag`, of a `number`, or all values of a `list`."""
 Given = Mapping[str, Value]
 """The values given for options, by the options' long names."""
 
@@ -25,9 +26,11 @@ class Option:
 
     name:    its long name, without dashes; also the key of its value in what `parse` returns
     short:   its one-letter name, or empty
-    kind:    `text` (the last one given counts), `list` (each one given counts), `flag` (true or false)
+    kind:    `text` (the last one given counts), `number` (the same, a whole number), `list` (each one given counts),
+             `flag` (true or false)
     default: the value where nothing is given; a list is a tuple
-    check:   text → value, for `text` and for each one of a `list`; raises Invalid with what is wrong
+    check:   text → value, for `text` and for each one of a `list`; for a `number` text → decimal digits; raises
+             Invalid with what is wrong
     value:   what the help text calls the value
     key:     its name in the configuration file; empty where it has no place there
     """
@@ -51,6 +54,8 @@ class Option:
         """The default as a help text shows it; empty for no default."""
         if isinstance(self.default, bool):
             return "true" if self.default else ""
+        if isinstance(self.default, int):
+            return str(self.default or "")
         return ", ".join(self.default) if isinstance(self.default, tuple) else self.default
 
 
@@ -111,7 +116,10 @@ def _take(option: Option, value: str | None, rest: list[str], written: str, give
             raise Invalid(f"flag needs an argument: {written}")
         value = rest.pop(0)
     checked = _checked(option, value)
-    given[option.name] = (*given_texts(given, option.name), checked) if option.kind == "list" else checked
+    if option.kind == "list":
+        given[option.name] = (*given_texts(given, option.name), checked)
+    else:
+        given[option.name] = integer(checked) if option.kind == "number" else checked
 
 
 def given_text(given: Given, name: str, default: str = "") -> str:
@@ -134,7 +142,10 @@ def _truth(option: Option, text: str) -> bool:
 
 def _checked(option: Option, text: str) -> str:
     try:
-        return option.check(text)
+        checked = option.check(text)
+        if option.kind == "number":
+            integer(checked, reader="strconv.ParseInt")
+        return checked
     except Invalid as error:
         raise Invalid(f'invalid argument "{text}" for "{option.shown}" flag: {error}') from error
 

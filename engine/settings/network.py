@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 from engine.commandline import Given, Option, Value, given_texts
 from engine.errors import Invalid
+from engine.literals import natural, quoted
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _LENGTHS = {4: 32, 6: 128}
 _HIGHEST_MTU = 65535
+_ALL_BITS = 2**32 - 1
 _NAME_BYTES = 15  # of a link's name: IFNAMSIZ without the final zero
 
 
@@ -165,9 +167,26 @@ def _list(name: str, key: str, help_: str, check: Callable[[str], str], value: s
     return Option(name, f"{help_}; repeatable", kind="list", check=check, default=(), value=value, key=key)
 
 
-def _no_program(text: str) -> str:
+def mark(text: str) -> tuple[int, int]:
+    """The firewall mark and the mask of `MARK[/MASK]`, each decimal, or hexadecimal with `0x`. Raises Invalid."""
+    first, slash, second = text.partition("/")
+    numbers = [_bits(first), _bits(second) if slash else _ALL_BITS]
+    for number, what in zip(numbers, ("mark", "mask"), strict=True):
+        if number is None:
+            raise Invalid(f"invalid bridge-accept-fwmark: invalid firewall {what} {quoted(text)}")
+    return numbers[0] or 0, numbers[1] or 0
+
+
+def _bits(text: str) -> int | None:
+    digits = text.lower().removeprefix("0x")
+    if digits == text.lower():
+        return natural(text, _ALL_BITS)
+    return int(digits, 16) if 0 < len(digits) <= 8 and all(each in "0123456789abcdef" for each in digits) else None
+
+
+def _mark(text: str) -> str:
     if text:
-        raise Invalid("the userland proxy is a part of the engine, and no other program can take its place")
+        mark(text)
     return text
 
 
@@ -200,7 +219,17 @@ OPTIONS = (
         "Publish by a process what rules cannot: on ::1, on [::] for containers with IPv4 alone, without a firewall",
         default=True,
     ),
-    Option("userland-proxy-path", "Refused: the proxy is a part of the engine", check=_no_program, value="path"),
+    _flag(
+        "allow-direct-routing",
+        "Let other hosts reach published ports at the containers' own addresses too",
+        default=False,
+    ),
+    _text(
+        "bridge-accept-fwmark",
+        "Let packets with this firewall mark, MARK[/MASK], into all bridge networks that are not internal",
+        _mark,
+        "mark",
+    ),
     _list(
         "default-address-pool",
         "default-address-pools",

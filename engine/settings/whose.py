@@ -1,11 +1,16 @@
 """Says where each user's daemon has its socket, its roots and its configuration file by default.
 
-Pure: from a user's number and environment to paths. Root's places are the host's own. Another user's are below the
-directories of the XDG Base Directory Specification: what lasts below the home directory, and what ends with the session
-below XDG_RUNTIME_DIR. The client looks for the daemon's socket by the same rules.
+Pure: from a user's number, the environment and the program's name to paths. Root's places are the host's own. Another
+user's are below the directories of the XDG Base Directory Specification: what lasts below the home directory, and what
+ends with the session below XDG_RUNTIME_DIR. The client looks for the daemon's socket by the same rules.
+
+A daemon that is started by the name `dockerd` is in dockerd's place: clients, units and tools look for its socket, its
+pid file and its configuration file where dockerd's are. Its roots stay the engine's own, because dockerd's own data
+root may be there still, and is of another form.
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 
 from engine.dataclass import dataclass
@@ -15,26 +20,48 @@ OWNER = "ENGINE_OWNER"
 """The variable by which a daemon in a user namespace, where it is root, knows the user's number on the host."""
 HOME = "ENGINE_HOME"
 """The variable by which it knows the namespaces that it is to live in, see `rootless.home`."""
+DOCKERD = "dockerd"
+"""The name of a program that takes dockerd's place."""
+ENGINE = "engine daemon"
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The paths of one user's daemon. runtime: the directory of all that ends with the session; it must exist."""
+    """The paths of one user's daemon. runtime: the directory of all that ends with the session; it must exist.
+
+    group: the group that may use the socket; empty for none
+    """
 
     runtime: str
     data_root: str
     exec_root: str
     pidfile: str
     config_file: str
-
-    @property
-    def socket(self) -> str:
-        """The daemon's socket."""
-        return f"{self.runtime}/engine.sock"
+    socket: str
+    group: str = ""
 
 
-ROOTS = Places("/run", "/var/lib/engine", "/run/engine", "/run/engine.pid", "/etc/engine/daemon.json")
+ROOTS = Places(
+    "/run", "/var/lib/engine", "/run/engine", "/run/engine.pid", "/etc/engine/daemon.json", "/run/engine.sock"
+)
 """The places of the host's own daemon."""
+_DOCKERDS = Places(
+    "/var/run",
+    ROOTS.data_root,
+    ROOTS.exec_root,
+    "/var/run/docker.pid",
+    "/etc/docker/daemon.json",
+    "/var/run/docker.sock",
+    "docker",
+)
+
+
+def program(called: str | None = None) -> str:
+    """The name of the program that this process is: `dockerd`, or `engine daemon`.
+
+    called: the path by which it was started, by default this process's own
+    """
+    return DOCKERD if os.path.basename(sys.argv[0] if called is None else called) == DOCKERD else ENGINE
 
 
 def owner(environ: Mapping[str, str], uid: int) -> int:
@@ -43,16 +70,25 @@ def owner(environ: Mapping[str, str], uid: int) -> int:
     return int(told) if uid == 0 and told.isascii() and told.isdecimal() else uid
 
 
-def of(uid: int, environ: Mapping[str, str]) -> Places:
-    """The places of a user. Without XDG_RUNTIME_DIR `runtime` is the one that systemd-logind makes for the user."""
+def of(uid: int, environ: Mapping[str, str], name: str = ENGINE) -> Places:
+    """The places of a user. Without XDG_RUNTIME_DIR `runtime` is the one that systemd-logind makes for the user.
+
+    name: of the program, see `program`
+    """
     if uid == 0:
-        return ROOTS
+        return _DOCKERDS if name == DOCKERD else ROOTS
     runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
     home = environ.get("HOME") or "/"
     data = environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
     config = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    own = "docker" if name == DOCKERD else "engine"
     return Places(
-        runtime, f"{data}/engine", f"{runtime}/engine", f"{runtime}/engine.pid", f"{config}/engine/daemon.json"
+        runtime,
+        f"{data}/engine",
+        f"{runtime}/engine",
+        f"{runtime}/{own}.pid",
+        f"{config}/{own}/daemon.json",
+        f"{runtime}/{own}.sock",
     )
 
 
@@ -65,9 +101,9 @@ def check(uid: int, environ: Mapping[str, str]) -> None:
         )
 
 
-def default_host(uid: int, environ: Mapping[str, str]) -> str:
-    """The address at which this user's daemon listens by default."""
-    return f"unix://{of(uid, environ).socket}"
+def default_host(uid: int, environ: Mapping[str, str], name: str = ENGINE) -> str:
+    """The address at which this user's daemon listens by default. name: of the program, see `program`"""
+    return f"unix://{of(uid, environ, name).socket}"
 
 
 def socket_of_client(uid: int, environ: Mapping[str, str], exists: Callable[[str], bool] = os.path.exists) -> str:

@@ -10,6 +10,7 @@ OPTIONS = (
     Option("root", "Directory", default="/var", value="path"),
     Option("debug", "Say more", short="D", kind="flag", default=False),
     Option("level", "Level", short="l"),
+    Option("seconds", "Patience", kind="number", default=15),
 )
 
 
@@ -27,6 +28,7 @@ OPTIONS = (
         (["-Dlwarn"], {"debug": True, "level": "warn"}),
         (["-Dl", "warn"], {"debug": True, "level": "warn"}),
         (["--root", "/a", "--root", "/b"], {"root": "/b"}),
+        (["--seconds", "7", "--seconds=-1"], {"seconds": -1}),
         ([], {}),
     ],
 )
@@ -43,6 +45,10 @@ def test_options_are_read_in_every_way_of_writing_them(arguments, given):
         (["--root"], "flag needs an argument: --root"),
         (["-DH"], "flag needs an argument: 'H' in -DH"),
         (["--debug=maybe"], 'invalid argument "maybe" for "-D, --debug" flag: neither true nor false'),
+        (
+            ["--seconds", "x"],
+            'invalid argument "x" for "--seconds" flag: strconv.ParseInt: parsing "x": invalid syntax',
+        ),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_pflags_words(arguments, text):

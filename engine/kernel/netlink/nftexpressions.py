@@ -27,7 +27,17 @@ _ELEMENT = 1
 _VERDICT_REGISTER = 0
 _VALUE, _VERDICT = 1, 2
 _DROP, _ACCEPT, _GOTO = 0, 1, -4
-_META = {"iif": 4, "oif": 5, "iifname": 6, "oifname": 7, "nfproto": 15, "l4proto": 16, "iifkind": 26, "oifkind": 27}
+_META = {
+    "mark": 3,
+    "iif": 4,
+    "oif": 5,
+    "iifname": 6,
+    "oifname": 7,
+    "nfproto": 15,
+    "l4proto": 16,
+    "iifkind": 26,
+    "oifkind": 27,
+}
 _CT_STATE, _CT_STATUS = 0, 2
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _SOURCE = {IPV4: (12, 4), IPV6: (8, 16)}
@@ -99,6 +109,12 @@ def port(register: int = 0) -> bytes:
 def compare(data: bytes, operation: int = EQUAL, register: int = 0) -> bytes:
     """Go on only where the loaded value equals this data (with DIFFERENT: does not)."""
     return _expression("cmp", be32(1, REGISTER + register), be32(2, operation), nested(3, value(data)))
+
+
+def marked(mark: int, mask: int) -> bytes:
+    """Go on only where the packet's firewall mark has these bits, of those in the mask."""
+    wanted, kept = (number.to_bytes(4, _HOST_ORDER) for number in (mark & mask, mask))
+    return meta("mark") + masked(kept) + compare(wanted)
 
 
 def masked(mask: bytes, register: int = 0) -> bytes:

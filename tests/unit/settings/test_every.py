@@ -8,15 +8,15 @@ import pytest
 from engine.commandline import parse
 from engine.dataclass import fields
 from engine.errors import Invalid
-from engine.settings import every
+from engine.settings import elsewhere, every, whose
 
 ROOT = Path(__file__).parents[3]
 
 
-def made(tmp_path, arguments=(), document=None, uid=0, environ=None):
+def made(tmp_path, arguments=(), document=None, uid=0, environ=None, name=""):
     config = tmp_path / "daemon.json"
     config.write_text(document if isinstance(document, str) else json.dumps(document or {}))
-    return every.from_arguments(["--config-file", str(config), *arguments], environ or {}, uid)
+    return every.from_arguments(["--config-file", str(config), *arguments], environ or {}, uid, name)
 
 
 def refusal(call, *arguments, **named):
@@ -30,8 +30,9 @@ def test_the_readme_shows_the_options_as_they_are_declared():
 
 
 def test_every_setting_has_one_option_and_every_option_a_setting():
-    keys = [option.key.replace("-", "_") for option in every.OPTIONS if option.key]
-    assert sorted(keys) == sorted(each.name for each in fields(every.Settings))
+    kept = [each for each in (*every.OPTIONS, *every.FILE_ONLY) if each.key and each not in elsewhere.OPTIONS]
+    keys = [option.key.rpartition(".")[2].replace("-", "_") for option in kept]
+    assert sorted([*keys, "notes", "unguarded"]) == sorted(each.name for each in fields(every.Settings))
 
 
 def test_the_help_text_fits_a_page_and_names_every_option():
@@ -60,6 +61,43 @@ def test_a_users_daemon_has_its_places_below_the_users_directories(tmp_path):
     assert chosen.data_root == "/d/engine"
 
 
+def test_a_program_called_dockerd_has_dockerds_places_and_the_engines_roots(tmp_path):
+    chosen = every.from_arguments([], {}, 0, whose.DOCKERD)
+    assert (chosen.hosts, chosen.group) == (("unix:///var/run/docker.sock",), "docker")
+    assert (chosen.pidfile, chosen.data_root, chosen.exec_root) == (
+        *("/var/run/docker.pid", "/var/lib/engine", "/run/engine"),
+    )
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker" / "daemon.json").write_text('{"debug": true}')
+    users = {"XDG_RUNTIME_DIR": "/x", "XDG_CONFIG_HOME": str(tmp_path), "HOME": "/h"}
+    chosen = every.from_arguments([], users, 7, whose.DOCKERD)
+    assert (chosen.hosts, chosen.pidfile, chosen.debug) == (("unix:///x/docker.sock",), "/x/docker.pid", True)
+
+
+def test_a_program_called_dockerd_refuses_in_dockerds_form():
+    with pytest.raises(Invalid) as caught:
+        every.from_arguments(["--nope"], {}, 0, whose.DOCKERD)
+    assert str(caught.value) == "Status: unknown flag: --nope\nSee 'dockerd --help'., Code: 125"
+    with pytest.raises(Invalid) as caught:
+        every.from_arguments(["extra"], {}, 0, whose.DOCKERD)
+    assert str(caught.value) == "\"dockerd\" accepts no argument(s).\nSee 'dockerd --help'."
+
+
+def test_the_version_and_the_help_name_the_program():
+    assert every.version(whose.DOCKERD) == f"Docker version {every.VERSION}, build engine"
+    assert every.version() == f"engine {every.VERSION}"
+    assert every.usage(whose.DOCKERD).startswith("Usage: dockerd [OPTIONS]\n")
+    assert every.usage().startswith("Usage: engine daemon [OPTIONS]\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [([], ""), (["-D"], ""), (["-D", "--validate"], "validate"), (["-v"], "version"), (["--help", "-v"], "help")],
+)
+def test_what_a_command_line_asks_for_in_place_of_a_daemon(words, asked):
+    assert every.asked(words) == asked
+
+
 def test_what_is_said_comes_before_the_users_places(tmp_path):
     environ = {"XDG_RUNTIME_DIR": "/x", "HOME": "/h"}
     assert made(tmp_path, ["--exec-root", "/e"], {"data-root": "/f"}, 7, environ).data_root == "/f"
@@ -78,6 +116,28 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "registry-mirrors": ["https://m"],
         "insecure-registries": ["r:5000"],
         "muxer": "python",
+        "tls": True,
+        "log-format": "json",
+        "labels": ["a=b"],
+        "node-generic-resources": ["gpu=2"],
+        "experimental": True,
+        "features": {"buildkit": False},
+        "min-api-version": "1.30",
+        "max-concurrent-downloads": 1,
+        "max-concurrent-uploads": 2,
+        "max-download-attempts": 3,
+        "proxies": {"http-proxy": "http://p:1", "https-proxy": "http://p:2", "no-proxy": "x"},
+        "storage-driver": "overlay2",
+        "live-restore": False,
+        "shutdown-timeout": 7,
+        "default-cgroupns-mode": "host",
+        "default-ipc-mode": "shareable",
+        "default-shm-size": "1m",
+        "default-stop-timeout": 0,
+        "no-new-privileges": True,
+        "seccomp-profile": "/seccomp.json",
+        "allow-direct-routing": True,
+        "bridge-accept-fwmark": "0x1/3",
         "init": True,
         "init-path": "/i",
         "default-ulimits": {"nofile": {"Name": "nofile", "Soft": 5, "Hard": 9}, "core": {"Soft": 0, "Hard": -1}},
@@ -115,7 +175,9 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "host-gateway-ips": ["10.1.1.1", "fd00::1"],
         "builder": {"entitlements": {"security-insecure": True}},
     }
-    assert document.keys() == {option.key for option in every.OPTIONS if option.key}
+    kept = [each for each in (*every.OPTIONS, *every.FILE_ONLY) if each not in elsewhere.OPTIONS]
+    proxies = {f"proxies.{name}" for name in document["proxies"]}
+    assert document.keys() - {"proxies"} | proxies == {option.key for option in kept if option.key}
     chosen = made(tmp_path, document=document)
     expected = document | {
         "hosts": ("unix:///a", "fd://"),
@@ -132,12 +194,37 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "dns-opts": ("ndots:2",),
         "host-gateway-ips": ("10.1.1.1", "fd00::1"),
         "builder": ("network-host", "security-insecure"),
+        "labels": ("a=b",),
+        "node-generic-resources": ("gpu=2",),
+        "features": ("buildkit=false",),
+        "default-shm-size": 1 << 20,
+        "unguarded": False,
+        "notes": (),
+        **document["proxies"],
     }
+    del expected["proxies"]
     assert chosen == every.Settings(**{key.replace("-", "_"): value for key, value in expected.items()})
 
 
-def test_an_empty_list_in_the_file_is_the_default(tmp_path):
+def test_an_empty_value_in_the_file_is_the_default(tmp_path):
     assert made(tmp_path, document={"hosts": []}).hosts == ("unix:///run/engine.sock",)
+    chosen = made(
+        tmp_path, document={"data-root": "", "shutdown-timeout": 0, "log-opts": {}, "default-stop-timeout": 0}
+    )
+    assert (chosen.data_root, chosen.shutdown_timeout, chosen.default_stop_timeout) == ("/var/lib/engine", 15, 0)
+
+
+def test_the_oldest_version_may_stand_in_the_environment(tmp_path):
+    chosen = made(tmp_path, document={"min-api-version": "1.30"}, environ={"DOCKER_MIN_API_VERSION": "1.40"})
+    assert chosen.min_api_version == "1.40"
+    with pytest.raises(Invalid, match=r"invalid DOCKER_MIN_API_VERSION: minimum supported API version is 1\.24: 1\.2"):
+        made(tmp_path, environ={"DOCKER_MIN_API_VERSION": "1.2"})
+
+
+def test_what_changes_nothing_is_noted(tmp_path):
+    chosen = made(tmp_path, ["--containerd", "/run/containerd/containerd.sock"], {"features": {"nri": True}})
+    assert [note.partition(" has no effect")[0] for note in chosen.notes] == ["--containerd", "--feature nri=true"]
+    assert made(tmp_path, ["--feature", "buildkit=0"], {"containerd": "x"}).notes[0].startswith("--containerd has no")
 
 
 def test_an_empty_file_and_a_byte_order_mark_are_read(tmp_path):
@@ -149,7 +236,7 @@ def test_a_key_in_both_places_is_refused_in_dockerds_words(tmp_path):
     text = refusal(made, tmp_path, ["-H", "unix:///a", "-D"], {"hosts": ["unix:///b"], "debug": True, "group": "g"})
     assert text.endswith(
         "the following directives are specified both as a flag and in the configuration file: "
-        'debug: (from flag: true, from file: true), hosts: (from flag: ["unix:///a"], from file: ["unix:///b"])'
+        "debug: (from flag: true, from file: true), hosts: (from flag: [unix:///a], from file: [unix:///b])"
     )
 
 
@@ -161,14 +248,14 @@ def test_a_key_in_both_places_is_refused_in_dockerds_words(tmp_path):
         ({"data-root": 1}, "data-root: expected a string, got 1"),
         ({"hosts": "unix:///a"}, 'hosts: expected a list of strings, got "unix:///a"'),
         ({"hosts": [1]}, "hosts: expected a list of strings, got [1]"),
-        ({"log-level": "loud"}, "log-level: give one of debug, info, warn, error, fatal"),
-        ("[]", "not a JSON object"),
-        ('{"debug":', "Expecting value"),
+        ({"log-level": "loud"}, "log-level: invalid logging level: loud: give one of debug, info, warn, error, fatal"),
+        ("[]", "invalid JSON: not an object"),
+        ('{"debug":', "invalid JSON: Expecting value"),
     ],
 )
 def test_a_wrong_file_is_refused_and_named(tmp_path, document, text):
     found = refusal(made, tmp_path, document=document)
-    assert found.startswith(f"unable to configure the daemon with file {tmp_path}/daemon.json: ")
+    assert found.startswith(f"unable to configure the Docker daemon with file {tmp_path}/daemon.json: ")
     assert text in found
 
 
@@ -180,39 +267,6 @@ def test_a_missing_file_matters_only_when_it_was_asked_for(tmp_path):
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "daemon.json").write_text('{"debug": true}')
     assert every.from_arguments([], environ, 7).debug is True
-
-
-@pytest.mark.parametrize(
-    ("text", "full"),
-    [
-        ("unix:///a/b", "unix:///a/b"),
-        ("fd://", "fd://"),
-        ("fd://*", "fd://*"),
-        ("tcp://", "tcp://0.0.0.0:2376"),
-        ("tcp://:1", "tcp://0.0.0.0:1"),
-        ("tcp://a", "tcp://a:2376"),
-        ("tcp://a:1", "tcp://a:1"),
-        ("tcp://[::1]:1", "tcp://[::1]:1"),
-        ("tcp://[::1]", "tcp://[::1]:2376"),
-    ],
-)
-def test_an_address_is_completed(text, full):
-    assert every.host(text) == full
-
-
-@pytest.mark.parametrize(
-    "text", ["", "foo://x", "/run/x", "unix://x", "tcp://a:b", "tcp://a:99999", "tcp://::1:1", "tcp://a/b:1"]
-)
-def test_an_address_that_cannot_be_listened_on_is_refused(text):
-    with pytest.raises(Invalid):
-        every.host(text)
-
-
-def test_tcp_is_refused_without_tlsverify_and_tlsverify_without_its_files(tmp_path):
-    assert "--tlsverify" in refusal(made, tmp_path, ["-H", "tcp://:1"])
-    assert "--tlscert, --tlskey" in refusal(made, tmp_path, ["--tlsverify", "--tlscacert", "/ca"])
-    files = ["--tlsverify", "--tlscacert=/ca", "--tlscert=/c", "--tlskey=/k"]
-    assert made(tmp_path, ["-H", "tcp://:1", *files]).hosts == ("tcp://0.0.0.0:1",)
 
 
 @pytest.mark.parametrize("text", ["m", "ftp://m", "https://", "https://u:p@m", "https://m?x", "https://m/#x"])
@@ -249,15 +303,17 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
 
 
 def test_an_argument_that_is_no_option_is_refused(tmp_path):
-    assert refusal(made, tmp_path, ["extra"]) == '"engine daemon" accepts no arguments'
+    assert (
+        refusal(made, tmp_path, ["extra"]) == "\"engine daemon\" accepts no argument(s).\nSee 'engine daemon --help'."
+    )
 
 
 def test_the_defaults_of_the_table_pass_their_own_checks():
-    for option in every.OPTIONS:
+    for option in (*every.OPTIONS, *every.FILE_ONLY):
         defaults = option.default if isinstance(option.default, tuple) else (option.default,)
         for default in defaults:
             if default and option.kind != "flag":
-                assert option.check(default) == default
+                assert option.check(str(default)) == str(default)
 
 
 def test_every_option_can_be_given_on_the_command_line():
@@ -268,14 +324,11 @@ def test_every_option_can_be_given_on_the_command_line():
     values |= {"default-gateway": "10.1.0.2", "default-gateway-v6": "fd00::2", "host-gateway-ip": "10.1.0.3"}
     values |= {"default-address-pool": "base=10.0.0.0/8,size=24", "default-network-opt": "bridge=a=b"}
     values |= {"dns": "9.9.9.9", "dns-search": "example.org", "dns-opt": "ndots:2"}
-    values |= {"builder-entitlement": "none"}
+    values |= {"builder-entitlement": "none", "log-format": "json", "label": "a=b", "node-generic-resource": "a=b"}
+    values |= {"storage-driver": "vfs", "storage-opt": "overlay2.override_kernel_check=1", "nri-opts": "enable=false"}
+    values |= {"default-ipc-mode": "private", "default-cgroupns-mode": "host", "default-shm-size": "1g"}
+    values |= {"firewall-backend": "nftables", "bridge-accept-fwmark": "1"}
+    values |= {each.name: "7" for each in every.OPTIONS if each.kind == "number" and each.name not in values}
     for option in every.OPTIONS:
-        if option.name == "userland-proxy-path":  # refused, see below
-            continue
         words = [f"--{option.name}"] if option.kind == "flag" else [f"--{option.name}", values.get(option.name, "/x")]
         assert list(parse(every.OPTIONS, words)[0]) == [option.name]
-
-
-def test_another_userland_proxy_is_refused_in_words():
-    text = refusal(every.from_arguments, ["--userland-proxy-path", "/usr/bin/docker-proxy"], {}, 0)
-    assert "the userland proxy is a part of the engine, and no other program can take its place" in text

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.errors import Invalid
-from engine.settings import every
+from engine.settings import every, network
 
 
 def made(*arguments: str) -> every.Settings:
@@ -106,3 +106,25 @@ def test_a_wrong_value_in_the_file_is_refused(tmp_path, document):
     path.write_text(document)
     with pytest.raises(Invalid):
         every.from_arguments(["--config-file", str(path)], {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("1", (1, 2**32 - 1)), ("0x10/0xf0", (16, 240)), ("7/0", (7, 0)), ("0", (0, 2**32 - 1))]
+)
+def test_a_firewall_mark_has_a_mask(text, wanted):
+    assert network.mark(made("--bridge-accept-fwmark", text).bridge_accept_fwmark) == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--bridge-accept-fwmark", "x"], 'invalid firewall mark "x"'),
+        (["--bridge-accept-fwmark", "1/"], 'invalid firewall mask "1/"'),
+        (["--bridge-accept-fwmark", "0x100000000"], "invalid firewall mark"),
+        (["--firewall-backend", "ipfw"], 'allowed values are "iptables" and "nftables"'),
+        (["--firewall-backend", "iptables"], "nf_tables alone, and does not run iptables"),
+    ],
+)
+def test_what_the_firewall_cannot_be_is_refused(arguments, text):
+    with pytest.raises(Invalid, match=text):
+        made(*arguments)

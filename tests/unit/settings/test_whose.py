@@ -22,6 +22,20 @@ def test_the_paths_of_a_user_follow_the_base_directories():
 
 
 @pytest.mark.parametrize(
+    ("called", "name"),
+    [("/usr/bin/dockerd", "dockerd"), ("dockerd", "dockerd"), ("/opt/engined", "engine daemon"), ("", "engine daemon")],
+)
+def test_a_program_is_dockerd_by_its_name_alone(called, name):
+    assert whose.program(called) == name
+
+
+def test_who_is_in_dockerds_place_has_its_socket_and_not_its_data_root():
+    found = whose.of(0, {}, whose.DOCKERD)
+    assert (found.socket, found.group) == ("/var/run/docker.sock", "docker")
+    assert (found.data_root, found.exec_root) == (whose.ROOTS.data_root, whose.ROOTS.exec_root)
+
+
+@pytest.mark.parametrize(
     ("there", "path"),
     [
         ({"/x/engine.sock", "/run/engine.sock"}, "/x/engine.sock"),

@@ -18,6 +18,7 @@ from engine.daemon.runtime.background import Turn
 from engine.errors import SystemFailure, Unavailable
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
+from engine.settings.network import mark
 
 if TYPE_CHECKING:  # the modules that speak to the kernel are loaded with the first rule
     from engine.daemon.network import publishing
@@ -48,7 +49,8 @@ class Firewall:
 
     engine_id: the daemon's; its table is `inet engine-` and the first 8 digits of it
     settings: `iptables`, `ip6tables` (may it have rules for IPv4, IPv6), `ip_forward` (may it switch forwarding on),
-        `ip_forward_no_drop` (without the guard that keeps the host from forwarding for others), `userland_proxy`
+        `ip_forward_no_drop` (without the guard that keeps the host from forwarding for others), `userland_proxy`,
+        `allow_direct_routing`, `bridge_accept_fwmark`
 
     On a kernel without nf_tables there is no table. The model is kept all the same, so that the table can be made once
     the kernel has nf_tables, and what depends on rules is refused (see `absence`).
@@ -132,7 +134,7 @@ class Firewall:
         """
         if not endpoint.ports:
             return
-        elements = rules.port_elements(network, endpoint)
+        elements = self._port_elements(network, endpoint)
         with self._lock, self._failing():
             if self._families():
                 self._look()
@@ -142,7 +144,7 @@ class Firewall:
             if network.id not in self._networks:
                 self._open(network)
             before = self._endpoints.get(endpoint.id)
-            old = set(rules.port_elements(*before) if before else ()).difference(elements)
+            old = set(self._port_elements(*before) if before else ()).difference(elements)
             self._endpoints[endpoint.id] = (network, endpoint)
             try:
                 self._admit_loopback(network, endpoint)
@@ -166,7 +168,7 @@ class Firewall:
             known = endpoint.id in self._endpoints
             if not known and not any(endpoint.id in pair for pair in self._links):
                 return
-            elements = rules.port_elements(*self._endpoints[endpoint.id]) if known else []
+            elements = self._port_elements(*self._endpoints[endpoint.id]) if known else []
             elements += self._forget(endpoint.id)
             try:
                 with self._failing():
@@ -348,9 +350,16 @@ class Firewall:
             self._guards = {family: before for family, before in found.items() if before is not None}
         return self._guards
 
+    def _openings(self) -> "rules.Openings":
+        asked = self._settings.bridge_accept_fwmark
+        return rules.Openings(self._settings.allow_direct_routing, mark(asked) if asked else None)
+
+    def _port_elements(self, network: Network, endpoint: Endpoint) -> list["nftables.Element"]:
+        return rules.port_elements(network, endpoint, self._openings())
+
     def _made(self, network: Network) -> list["Request"]:
         requests = []
-        for chain, expressions in rules.chains(network).items():
+        for chain, expressions in rules.chains(network, self._openings()).items():
             requests.append(nftables.new_chain(self.table, chain))
             requests += [nftables.new_rule(self.table, chain, each) for each in expressions]
         return [*requests, *nftables.new_elements(self.table, rules.network_elements(network))]
@@ -375,7 +384,7 @@ class Firewall:
         requests = table.empty(self.table, self._families())
         for network in self._networks.values():
             requests += self._made(network)
-        elements = [each for pair in self._endpoints.values() for each in rules.port_elements(*pair)]
+        elements = [each for pair in self._endpoints.values() for each in self._port_elements(*pair)]
         elements += [each for link in self._links.values() for each in link]
         requests += nftables.new_elements(self.table, dict.fromkeys(elements))
         guards = self._known_guards()

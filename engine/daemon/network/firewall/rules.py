@@ -16,6 +16,7 @@ from engine.daemon.network.drivers.options import switched_on
 from engine.daemon.network.firewall import table
 from engine.daemon.network.firewall.table import LOOPBACK, named
 from engine.daemon.network.record import Endpoint, Network, Pool, Published
+from engine.dataclass import dataclass
 from engine.kernel.netlink import nftexpressions as nft
 from engine.kernel.netlink.nftables import Element, padded
 
@@ -25,6 +26,21 @@ _VERSION = {nft.IPV4: 4, nft.IPV6: 6}
 LOOPBACK_ADDRESS = "::1"
 PROXIED = ("::", LOOPBACK_ADDRESS)
 """Addresses of the host where the userland proxy listens too, for what no rule can lead to a container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Openings:
+    """What the daemon's settings let into every bridge network that is not internal.
+
+    direct: published ports are reached at the containers' own addresses too, from everywhere
+    mark: the firewall mark of packets that may come in, and its mask; None for none
+    """
+
+    direct: bool = False
+    mark: tuple[int, int] | None = None
+
+
+_CLOSED = Openings()
 
 
 def open_within(network: Network) -> bool:
@@ -60,11 +76,11 @@ def _chain(kind: str, network: Network) -> str:
     return f"{kind}-{network.device}"
 
 
-def chains(network: Network) -> dict[str, list[bytes]]:
+def chains(network: Network, openings: Openings = _CLOSED) -> dict[str, list[bytes]]:
     """The network's own chains: name → the expressions of each rule."""
     return {
         _chain("from", network): list(_from(network)),
-        _chain("to", network): list(_to(network)),
+        _chain("to", network): list(_to(network, openings)),
         _chain("out", network): list(_out(network)),
     }
 
@@ -85,14 +101,18 @@ def _from(network: Network) -> Iterator[bytes]:
             yield nft.family(family) + loaded + LOOPBACK[family] + nft.decide(nft.DROP)
 
 
-def _to(network: Network) -> Iterator[bytes]:
+def _to(network: Network, openings: Openings) -> Iterator[bytes]:
     if not network.internal:
+        if openings.mark is not None:
+            yield nft.marked(*openings.mark) + nft.decide(nft.ACCEPT)
         for family in table.FAMILIES:
             how = bridge.mode(network, _VERSION[family])
             yield from _entrance(how, family)
+            opened = nft.family(family) + table.destination_key(family) + nft.lookup(named("opened", family))
             for name in bridge.trusted(network) if how == "nat" else ():
-                opened = table.destination_key(family) + nft.lookup(named("opened", family))
-                yield nft.interface("iifname", name) + nft.family(family) + opened + nft.decide(nft.ACCEPT)
+                yield nft.interface("iifname", name) + opened + nft.decide(nft.ACCEPT)
+            if how == "nat" and openings.direct:
+                yield opened + nft.decide(nft.ACCEPT)
     yield nft.decide(nft.DROP)
 
 
@@ -146,9 +166,9 @@ def network_elements(network: Network) -> list[Element]:
     return found
 
 
-def port_elements(network: Network, endpoint: Endpoint) -> list[Element]:
+def port_elements(network: Network, endpoint: Endpoint, openings: Openings = _CLOSED) -> list[Element]:
     """The elements that lead the host's ports to the container, and open its ports to hosts that use its address."""
-    trusting = bool(bridge.trusted(network))
+    trusting = openings.direct or bool(bridge.trusted(network))
     return list(dict.fromkeys(each for port in endpoint.ports for each in _port(endpoint, port, trusting)))
 
 

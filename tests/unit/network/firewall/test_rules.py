@@ -101,6 +101,27 @@ def test_a_network_lets_in_what_its_mode_says() -> None:
         assert rules.chains(network)["to-br-web"][-1] == nft.decide(nft.DROP)
 
 
+def test_direct_routing_opens_published_ports_at_the_containers_own_addresses() -> None:
+    """Where a network's addresses are translated; what else its mode lets in stays as it is."""
+    direct = rules.Openings(direct=True)
+    ports = replace(ENDPOINT, ports=(Published(80, "tcp", "0.0.0.0", 8080),))
+    before, after = (rules.port_elements(NETWORK, ports, each) for each in (rules.Openings(), direct))
+    assert {each.of for each in set(after) - set(before)} == {"opened4", "opened6"}
+    plain, opened = (rules.chains(NETWORK, each)["to-br-web"] for each in (rules.Openings(), direct))
+    added = [rule for rule in opened if rule not in plain]
+    assert [name in rule for rule in added for name in (b"opened4", b"opened6")] == [True, False, False, True]
+    assert not any(nft.meta("iifname") in rule for rule in added)
+    assert opened[-1] == nft.decide(nft.DROP)
+    isolated = replace(NETWORK, options={BRIDGE + f"gateway_mode_ipv{version}": "isolated" for version in (4, 6)})
+    assert rules.chains(isolated, direct) == rules.chains(isolated)
+
+
+def test_a_firewall_mark_lets_packets_into_all_networks_that_are_not_internal() -> None:
+    marked = rules.Openings(mark=(1, 3))
+    assert rules.chains(NETWORK, marked)["to-br-web"][0] == nft.marked(1, 3) + nft.decide(nft.ACCEPT)
+    assert rules.chains(replace(NETWORK, internal=True), marked)["to-br-web"] == [nft.decide(nft.DROP)]
+
+
 def test_a_network_is_masqueraded_unless_it_says_no() -> None:
     def hidden(**options: str) -> list[bool]:
         network = replace(NETWORK, options={BRIDGE + key: value for key, value in options.items()})
