@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon.images.layers.whiteouts import OPAQUE, TRUSTED_OPAQUE, USER_OPAQUE, WHITEOUT
 from engine.daemon.tar.trees import remove_tree
+from engine.errors import Unavailable
 from engine.kernel import modprobe, syscalls, userns, wholefile
+from engine.settings.storagedriver import COPIES
 
 OVERLAY, COPY = "overlayfs", "copy"
 USERXATTR = "userxattr"
@@ -27,17 +29,25 @@ _CHUNK = 8 * 1024 * 1024
 _DEEPEST = 200
 
 
-def choose(data_root: str) -> str:
+def choose(data_root: str, driver: str = "") -> str:
     """`overlayfs` where an overlay mount of directories of data_root works, else `copy`; tried once for a data root.
 
     Layers are unpacked differently for the two kinds, so the result is kept in a file beside them. So is whether their
-    marks are those of a user namespace: root's daemon obeys these too, if it is given the data root. Raises OSError.
+    marks are those of a user namespace: root's daemon obeys these too, if it is given the data root.
+
+    driver: the name of dockerd's that the administrator has given, or empty
+    Raises OSError, and Unavailable for a driver that the data root does not have or cannot have.
     """
     modprobe.stand_in(modprobe.OVERLAY)
     path = os.path.join(data_root, "storage")
     known = _kept(path)
-    if known not in (OVERLAY, _OVERLAY_OF_USER, COPY):
-        known = _found(data_root)
+    fresh = known not in (OVERLAY, _OVERLAY_OF_USER, COPY)
+    if fresh:
+        known = COPY if driver in COPIES else _found(data_root)
+    if driver and (driver in COPIES) != (known == COPY):
+        why = "overlays do not work there" if fresh else f"it has the storage {known.partition(' ')[0]}"
+        raise Unavailable(f"the data root {data_root} cannot have the storage driver {driver}: {why}")
+    if fresh:
         wholefile.write(path, known + "\n")
     if known == OVERLAY and not userns.is_hosts():
         raise OSError(errno.EPERM, "root's daemon has made it: only that daemon can mount its layers")

@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 256 * 1024
 _SPACE_STEP = 16 * 1024 * 1024
-_ATTEMPTS = 5
 # After an attempt that brought this many bytes, the count of failed attempts begins anew.
 _WORTH = 1024 * 1024
 _FIRST_PAUSE = 0.25
@@ -191,15 +190,19 @@ def fetch(
     cancelled: threading.Event,
     progress: Callable[[int], None],
     arriving: Arriving | None = None,
+    attempts: int = 5,
 ) -> bool:
     """Download the blob of the descriptor `part`, which the caller has pinned; False when the store had it already.
 
     progress: called with the number of bytes so far; arriving: is updated with those too, and with the end
+    attempts: how often it is tried at most
     Raises Cancelled, NotFound, SystemFailure, Invalid.
     """
     arriving = arriving or Arriving(part, cancelled)
     try:
-        fresh = not content.has(part["digest"], part["size"]) and _fetch(registry, content, arriving, progress)
+        fresh = not content.has(part["digest"], part["size"]) and _fetch(
+            registry, content, arriving, progress, attempts
+        )
     except BaseException as error:
         arriving.ended(error)
         raise
@@ -216,21 +219,23 @@ def forget(content: Content, digest: str) -> None:
                 os.unlink(path)
 
 
-def _fetch(registry: Registry, content: Content, arriving: Arriving, progress: Callable[[int], None]) -> bool:
+def _fetch(
+    registry: Registry, content: Content, arriving: Arriving, progress: Callable[[int], None], attempts: int
+) -> bool:
     digest, size = arriving.part["digest"], arriving.part["size"]
     path = content.partial_path(digest)
     with _turn(path, arriving.cancelled):
         if content.has(digest, size):
             return False
         with _Partial(path, arriving, progress) as partial:
-            _attempts(registry, partial)
+            _attempts(registry, partial, attempts)
             os.rename(path, content.path(digest))
             # Before the file is closed, since a `Following` copies its descriptor as long as the end is not recorded.
             arriving.ended()
     return True
 
 
-def _attempts(registry: Registry, partial: "_Partial") -> None:
+def _attempts(registry: Registry, partial: "_Partial", most: int) -> None:
     failed = 0
     while True:
         before = partial.done
@@ -246,7 +251,7 @@ def _attempts(registry: Registry, partial: "_Partial") -> None:
         except SystemFailure as failure:
             # The bytes that came so far stay, and the next attempt asks for the rest.
             failed = 1 if partial.done - before >= _WORTH else failed + 1
-            if failed == _ATTEMPTS:
+            if failed >= most:
                 raise
             log.info("download of %s is interrupted, trying again: %s", partial.digest, failure)
             if partial.arriving.cancelled.wait(_FIRST_PAUSE * 2 ** (failed - 1)):

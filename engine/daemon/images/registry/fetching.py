@@ -9,9 +9,11 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from engine.daemon.images.content import Content
 from engine.daemon.images.layers.store import Layer, Session
+from engine.daemon.images.registry.atonce import DOWNLOADS
 from engine.daemon.images.registry.download import Arriving, Cancelled, Following, fetch
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.images.registry.report import Report
@@ -19,8 +21,7 @@ from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 
-# Downloads at once: dockerd's max-concurrent-downloads. More unpackings at once than processors only take memory.
-_DOWNLOADS = 3
+# More unpackings at once than processors only take memory.
 _UNPACKINGS = min(3, len(os.sched_getaffinity(0)))
 _SHORT = 12
 
@@ -64,6 +65,13 @@ class _Work:
             return self.jobs[number]
 
 
+class Pace(NamedTuple):
+    """What the daemon's settings say of downloads. at_once: of all pulls, 0 for no bound; attempts: of one layer"""
+
+    at_once: int = 3
+    attempts: int = 5
+
+
 def fetch_layers(
     content: Content,
     registry: Registry,
@@ -72,6 +80,7 @@ def fetch_layers(
     diff_ids: Sequence[str],
     report: Report,
     gone: Callable[[], bool],
+    pace: Pace,
 ) -> list[Layer]:
     """Download and unpack the missing layers; returns all layers, lowest first.
 
@@ -87,8 +96,8 @@ def fetch_layers(
         here = content.has(part["digest"], part["size"])
         report.line("Already exists" if here else "Pulling fs layer", short(part["digest"]), {})
     work = _Work(jobs)
-    layers = _Layers(content, registry, session, report)
-    kinds = {"download": (layers.download, _DOWNLOADS), "unpack": (layers.unpack, _UNPACKINGS)}
+    layers = _Layers(content, registry, session, report, pace)
+    kinds = {"download": (layers.download, pace.at_once or len(jobs)), "unpack": (layers.unpack, _UNPACKINGS)}
     works = [
         (f"pull-{kind}-{number}", partial(_each, work, kind, do, registry, report))
         for kind, (do, most) in kinds.items()
@@ -127,7 +136,8 @@ def _end(registry: Registry, report: Report) -> None:
 class _Layers:
     """The two kinds of work with one layer, which run on two threads."""
 
-    def __init__(self, content: Content, registry: Registry, session: Session, report: Report):
+    def __init__(self, content: Content, registry: Registry, session: Session, report: Report, pace: Pace):
+        self._pace = pace
         self._content = content
         self._registry = registry
         self._session = session
@@ -137,16 +147,21 @@ class _Layers:
         """Download the layer's blob into the content store, unless it is there. Raises what `fetch` raises."""
         identity, size = short(job.part["digest"]), job.part["size"]
         try:
-            job.fresh = fetch(
-                self._registry,
-                self._content,
-                job.part,
-                self._report.cancelled,
-                lambda current: self._report.part("Downloading", identity, current, size),
-                job.arriving,
-            )
+            with DOWNLOADS.turn(self._pace.at_once, self._report.check):
+                job.fresh = fetch(
+                    self._registry,
+                    self._content,
+                    job.part,
+                    self._report.cancelled,
+                    lambda current: self._report.part("Downloading", identity, current, size),
+                    job.arriving,
+                    self._pace.attempts,
+                )
             if job.fresh:
                 self._report.line("Download complete", identity, {})
+        except BaseException as error:
+            job.arriving.ended(error)  # who unpacks must not wait for a download that has had no turn
+            raise
         finally:
             job.told.set()
 

@@ -17,7 +17,7 @@ from engine.daemon.images.content import digest_of
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.registry import download
-from engine.daemon.images.registry.fetching import fetch_layers
+from engine.daemon.images.registry.fetching import Pace, fetch_layers
 from engine.daemon.images.registry.reads import Registry, registries
 from engine.daemon.images.registry.report import Progress, Report
 from engine.daemon.images.registry.transport import ConnectFailure
@@ -177,6 +177,8 @@ class _Pull:
         self._wanted = wanted
         self._report = report
         self._gone = gone
+        told = store.settings
+        self._pace = Pace(told.max_concurrent_downloads, told.max_download_attempts or 1)
         # The digests of all documents and blobs of the image, in the order in which they are met.
         self._digests: list[str] = []
 
@@ -241,7 +243,9 @@ class _Pull:
         config = self._config(config_part, len(layer_parts))
         session = stack.enter_context(self._store.session())
         diff_ids = documents.diff_ids_of(documents.load(config, "image config"))
-        layers = fetch_layers(self._content, self._registry, session, layer_parts, diff_ids, self._report, self._gone)
+        layers = fetch_layers(
+            *(self._content, self._registry, session, layer_parts, diff_ids, self._report, self._gone, self._pace)
+        )
         before = self._present()
         blobs = [(part["digest"], part["size"]) for part in (*chain, config_part, *layer_parts)]
         image = self._store.add(session, target, manifest_part["digest"], config, layers, blobs, [self._reference])
@@ -267,7 +271,9 @@ class _Pull:
             raise Invalid(f"unsupported image config of type {part.get('mediaType')!r}: this is not a container image")
         if part["size"] > documents.LARGEST_DOCUMENT:
             raise Invalid(f"the image config is larger than {documents.LARGEST_DOCUMENT} bytes")
-        download.fetch(self._registry, self._content, part, self._report.cancelled, lambda _: None)
+        download.fetch(
+            self._registry, self._content, part, self._report.cancelled, lambda _: None, attempts=self._pace.attempts
+        )
         data = self._content.read(part["digest"], documents.LARGEST_DOCUMENT)
         config = documents.config_of(data, layer_count)
         offered = platform.of(config)

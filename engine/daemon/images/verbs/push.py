@@ -1,6 +1,6 @@
 """Pushing images to a registry: blobs on several threads at once, then the manifests and indexes that name them.
 
-Runs in the daemon, on the request's thread and on up to five threads of its own, which have ended when `push` returns.
+Runs in the daemon, on the request's thread and on some threads of its own, which have ended when `push` returns.
 The bytes that are sent are those that were pulled, loaded or made, so digests never change.
 
 `choice` decides what is sent of an index if the daemon has only some of its platforms.
@@ -16,6 +16,7 @@ from engine.daemon.images import platform
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference, check_digest
+from engine.daemon.images.registry.atonce import UPLOADS
 from engine.daemon.images.registry.choice import Choice, Document, Fixed, Plan
 from engine.daemon.images.registry.download import Cancelled
 from engine.daemon.images.registry.report import Progress, Report
@@ -27,8 +28,6 @@ from engine.errors import Invalid, NotFound, Unauthorized
 
 log = logging.getLogger(__name__)
 
-# dockerd's max-concurrent-uploads.
-_AT_ONCE = 5
 _MOST_SOURCES = 3
 # Other repositories to ask for in one token; each makes the URL of that request longer.
 _MOST_NEIGHBOURS = 16
@@ -162,6 +161,7 @@ class _Push:
         self._wanted = wanted
         self._report = report
         self._choice = choice
+        self._at_once = store.settings.max_concurrent_uploads
 
     def pinned(self) -> contextlib.AbstractContextManager[None]:
         """A context during which no document or blob of the image can be removed."""
@@ -221,12 +221,12 @@ class _Push:
     # Blobs
 
     def _blobs(self, plan: Plan) -> None:
-        """Upload all blobs that the repository does not have, five at a time. Raises the first error of a thread."""
+        """Upload all blobs that the repository does not have, some at a time. Raises the first error of a thread."""
         parts = list(plan.blobs.values())
         layers = [part for part in parts if part["digest"] in plan.layers]
         for part in layers:
             self._report.line("Preparing", _short(part["digest"]), {})
-        for part in layers[_AT_ONCE:]:
+        for part in layers[self._at_once :] if self._at_once else ():
             self._report.line("Waiting", _short(part["digest"]), {})
         waiting = parts[::-1]
         failures: list[BaseException] = []
@@ -239,7 +239,8 @@ class _Push:
                         return
                     part = waiting.pop()
                 try:
-                    self._blob(part, part["digest"] in plan.layers)
+                    with UPLOADS.turn(self._at_once, self._report.check):
+                        self._blob(part, part["digest"] in plan.layers)
                 except BaseException as error:
                     with lock:
                         failures.append(error)
@@ -250,7 +251,11 @@ class _Push:
             # Breaks the connections, so that no thread waits for a silent registry first.
             self._writer.transport.interrupt()
 
-        self._report.attend([(f"push-{number}", work) for number in range(min(_AT_ONCE, len(parts)))], end, self._look)
+        self._report.attend(
+            [(f"push-{number}", work) for number in range(min(self._at_once or len(parts), len(parts)))],
+            end,
+            self._look,
+        )
         if failures:
             # The first failure that is not Cancelled is the cause; the other threads were cancelled because of it.
             raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])

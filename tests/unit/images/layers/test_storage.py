@@ -10,6 +10,7 @@ import pytest
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers import unpack as layers
 from engine.daemon.tar.space import NoSpace
+from engine.errors import Unavailable
 from tests.unit.images.made import archive, directory, files_below, link, member, symlink
 
 
@@ -100,6 +101,24 @@ def test_what_was_found_once_stays(tmp_path, monkeypatch):
     assert storage.choose(str(tmp_path)) == storage.COPY
     monkeypatch.setattr(storage, "try_overlay", lambda probe: None)
     assert storage.choose(str(tmp_path)) == storage.COPY
+
+
+def test_a_driver_of_dockerds_that_copies_has_copies(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "try_overlay", lambda probe: None)
+    assert storage.choose(str(tmp_path), "vfs") == storage.COPY
+    assert storage.choose(str(tmp_path)) == storage.COPY
+    with pytest.raises(Unavailable, match="cannot have the storage driver overlay2: it has the storage copy"):
+        storage.choose(str(tmp_path), "overlay2")
+
+
+def test_overlays_that_were_asked_for_and_do_not_work_are_an_error_that_stays_unwritten(tmp_path, monkeypatch):
+    def refused(probe):
+        raise OSError(errno.EPERM, "no overlay")
+
+    monkeypatch.setattr(storage, "try_overlay", refused)
+    with pytest.raises(Unavailable, match="overlays do not work there"):
+        storage.choose(str(tmp_path), "overlay2")
+    assert storage.choose(str(tmp_path), "native") == storage.COPY
 
 
 def test_a_full_disk_is_not_taken_for_one_without_overlays(tmp_path, monkeypatch):

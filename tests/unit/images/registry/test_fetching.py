@@ -14,6 +14,7 @@ from engine.daemon.images.registry import reads as protocol
 from engine.daemon.images.verbs import pull as pulling
 from engine.daemon.store import images as table
 from engine.daemon.tar.space import NoSpace
+from engine.dataclass import replace
 from engine.errors import Invalid, SystemFailure
 from tests.unit.images import made
 from tests.unit.images.fakeregistry import answer
@@ -217,7 +218,7 @@ def test_a_registry_that_falls_silent_is_given_up(store, registry, image, socket
     ],
 )
 def test_a_registry_that_trickles_is_given_up_too(store, registry, image, sockets, monkeypatch, kind, limit, text):
-    monkeypatch.setattr(download, "_ATTEMPTS", 1)
+    store.settings = replace(store.settings, max_download_attempts=1)
     registry.add(image, "latest")
     ended = threading.Event()
 
@@ -249,8 +250,8 @@ def _flood(handler, line):
 
 
 @pytest.mark.parametrize("kind", ["/manifests/", "/blobs/"])
-def test_a_registry_that_never_ends_to_say_continue_is_given_up(store, registry, image, monkeypatch, kind):
-    monkeypatch.setattr(download, "_ATTEMPTS", 1)
+def test_a_registry_that_never_ends_to_say_continue_is_given_up(store, registry, image, kind):
+    store.settings = replace(store.settings, max_download_attempts=1)
     registry.add(image, "latest")
     registry.hook = lambda handler: kind in handler.path and _flood(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
     with pytest.raises(SystemFailure, match="the answer's head is longer than"):
