@@ -3,7 +3,7 @@ it is stopped.
 
 It is the main thread of the daemon's process. It builds the parts in the order in which they need each other, adopts
 the containers of an earlier daemon, and then only waits for a signal. A stop of the daemon stops no container, unless
-the host goes down.
+the host goes down, or the settings say so (live-restore).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from engine import origin
-from engine.daemon import adopt, dump, interrupted, loglines, notify
+from engine.daemon import adopt, dump, interrupted, loglines, notify, proxyvariables
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
@@ -31,7 +31,7 @@ from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.roster import Roster
-from engine.daemon.containers.security import cgroupparent
+from engine.daemon.containers.security import cgroupparent, profilefile
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
 from engine.daemon.network.firewall.control import Firewall
@@ -102,6 +102,9 @@ _PRIVATE = {
     "data": ("blobs", "buildmounts", "containers", "contexts", "history", "layers", "tmp", "volumes"),
     "exec": ("containers", "given", "stage"),
 }
+_DATABASE = "engine.db"
+# What dockerd has in its data root, and this engine does not.
+_DOCKERDS_OWN = ("image", "network", "overlay2", "plugins", "swarm", "runtimes", "containerd")
 
 
 @dataclass(slots=True)
@@ -141,7 +144,10 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
     read: reads the settings anew, for SIGHUP
     """
     title.name("daemon")
-    loglines.configure(loglines.level(settings))
+    loglines.configure(loglines.level(settings), settings.log_format)
+    for note in settings.notes:
+        log.warning("%s", note)
+    proxyvariables.use(settings, os.environ)
     try:
         return _run(settings, Spawner(spawner, settings.muxer, stage), read)
     except EngineError as error:
@@ -174,6 +180,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         interrupted.finish(engine)
         server = Servers(engine)
         threading.Thread(target=engine.monitors.watch, name="links", daemon=True).start()
+        if not settings.live_restore:
+            due += shutdown.stop_left(engine)
         server.start()
         if due:
             later(restarts.resume, engine, due)
@@ -194,7 +202,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         manager.stopping()
         server.stop()
         down = told == signal.SIGPWR or (told == signal.SIGTERM and goingdown.goes_down())
-        if down:
+        if down or not engine.settings.live_restore:
+            log.info("the containers are stopped: %s", "the host goes down" if down else "live-restore is off")
             shutdown.stop_all(engine, manager.stopping)
         adopt.clear_wires(engine)  # no other daemon may be started to do it
         if engine.wiring.any_known():
@@ -202,7 +211,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         engine.cgroups.leave()
         if connection is not None and not any(each.snapshot().alive for each in engine.containers.all()):
             connection.stop()
-    log.info("stopped" if down else "stopped; containers run on")
+    log.info("stopped; containers run on" if engine.settings.live_restore and not down else "stopped")
     return 0
 
 
@@ -221,7 +230,18 @@ def _release_images(engine: Engine) -> None:
         log.warning("cannot delete removed images; the next start tries again: %s", error)
 
 
+def _refuse_dockerds(root: str) -> None:
+    """Raise Unavailable for a data root with the state of dockerd: the engine would remove what it does not know."""
+    found = [name for name in _DOCKERDS_OWN if os.path.exists(os.path.join(root, name))]
+    if found and not os.path.exists(os.path.join(root, _DATABASE)):
+        raise Unavailable(
+            f"the data root {root} has the state of dockerd ({', '.join(found)}), which is of another form:"
+            " give the engine a --data-root of its own"
+        )
+
+
 def _make_roots(settings: Settings) -> None:
+    _refuse_dockerds(settings.data_root)
     for kind, root in (("data", settings.data_root), ("exec", settings.exec_root)):
         with _usable(f"{kind} root"):
             os.makedirs(root, mode=_ROOTS[kind], exist_ok=True)
@@ -309,9 +329,10 @@ def _cgroups(settings: Settings) -> Cgroups:
 
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
+    profilefile.text(settings.seccomp_profile)
     logconfig.check(logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts))
     database = Database(
-        os.path.join(settings.data_root, "engine.db"),
+        os.path.join(settings.data_root, _DATABASE),
         tuple(
             statement
             for table in (
@@ -325,7 +346,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
     )
     interrupted.forget_torn(database)
     with _usable("data root"):
-        kind = storage.choose(settings.data_root)
+        kind = storage.choose(settings.data_root, settings.storage_driver)
         identity = _engine_id(settings.data_root)
     with database.reading() as connection:
         containers = Roster(container_table.load_all(connection), container_table.load_descriptors(connection))

@@ -17,7 +17,11 @@ from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
 
-CHANGEABLE = ("debug", "insecure_registries", "registry_mirrors")
+CHANGEABLE = (
+    *("debug", "insecure_registries", "registry_mirrors", "labels", "features", "live_restore", "shutdown_timeout"),
+    *("max_concurrent_downloads", "max_concurrent_uploads", "max_download_attempts"),
+    *("default_cgroupns_mode", "default_ipc_mode", "default_shm_size", "default_stop_timeout"),
+)
 """The settings that dockerd reloads too and that this daemon looks up at each use, so that a change takes effect."""
 
 
@@ -39,5 +43,9 @@ def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:
 
 
 def _told(settings: Settings) -> dict[str, str]:
-    """Each changeable setting by its key in daemon.json, as JSON."""
-    return {name.replace("_", "-"): json.dumps(getattr(settings, name), separators=(",", ":")) for name in CHANGEABLE}
+    """Each changeable setting by its key in daemon.json: a text as it is, anything else as JSON."""
+    values = {name.replace("_", "-"): getattr(settings, name) for name in CHANGEABLE}
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        for key, value in values.items()
+    }

@@ -22,6 +22,7 @@ from engine.daemon.containers.shapes import (
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.sandbox import masks
+from engine.settings.every import Settings
 
 # The order of the keys is the order in which dockerd shows them.
 CONFIG: Config = {
@@ -180,13 +181,26 @@ def container_config(body: Mapping[str, object]) -> Config:
     return whole
 
 
-def host_config(asked: Object) -> HostConfig:
-    """HostConfig, complete, with dockerd's derived defaults (swap is twice the memory, no limit is null, ...)."""
-    whole = complete(HOST_CONFIG, asked)
+def defaults(settings: Settings) -> HostConfig:
+    """The HostConfig of a container that asks for nothing, by the daemon's settings."""
+    return {
+        **HOST_CONFIG,
+        "IpcMode": settings.default_ipc_mode,
+        "CgroupnsMode": settings.default_cgroupns_mode,
+        "ShmSize": settings.default_shm_size,
+    }
+
+
+def host_config(asked: Object, default: HostConfig = HOST_CONFIG) -> HostConfig:
+    """HostConfig, complete, with dockerd's derived defaults (swap is twice the memory, no limit is null, ...).
+
+    default: see `defaults`
+    """
+    whole = complete(default, asked)
     # An empty value of these means the default too, as an absent value does.
     for key in ("NetworkMode", "IpcMode", "CgroupnsMode", "Runtime"):
-        whole[key] = whole[key] or HOST_CONFIG[key]
-    whole["ShmSize"] = whole["ShmSize"] or HOST_CONFIG["ShmSize"]
+        whole[key] = whole[key] or default[key]
+    whole["ShmSize"] = whole["ShmSize"] or default["ShmSize"]
     if whole["NetworkMode"] == "default":
         whole["NetworkMode"] = HOST_CONFIG["NetworkMode"]
     whole["LogConfig"] = _log_config(asked.get("LogConfig") or {})

@@ -1,7 +1,9 @@
-"""Stops all running containers because the host goes down, with each one's own signal and time, and records their ends.
+"""Stops all running containers because the host or the daemon ends, with each one's own signal and time, and records
+their ends.
 
-Runs in the daemon's main thread, when the API answers no more. Unlike a stop by a client, it does not count for the
-restart policies: what ran is started again by the daemon of the next boot, if its policy says so.
+Runs in the daemon's main thread, when the API answers no more; and before it answers, where an earlier daemon without
+live-restore has died and left containers. Unlike a stop by a client, it does not count for the restart policies: what
+ran is started again by the next daemon, if its policy says so.
 """
 
 import logging
@@ -9,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
+from engine.daemon.containers.life import restarts
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import kill, stop
 from engine.daemon.parts import ContainerParts
@@ -17,6 +20,7 @@ from engine.errors import Conflict, EngineError
 log = logging.getLogger(__name__)
 
 _ROUNDS = 3
+_GRACE = 5.0  # dockerd's, for containers that were killed
 _FOREVER = 3600.0
 """Seconds that a container with a negative StopTimeout gets: the host's own patience ends long before."""
 
@@ -31,31 +35,55 @@ def stop_all(engine: ContainerParts, needs: Callable[[float], None]) -> None:
         running = [each for each in engine.containers.all() if each.snapshot().running]
         if not running:
             return
-        log.info("the host goes down: stopping %d containers", len(running))
-        needs(max(map(_seconds, running)) + kill.KILLED_SECONDS)
-        _stop(engine, running)
+        log.info("stopping %d containers", len(running))
+        longest = max(_seconds(engine, each) for each in running)
+        needs(longest + kill.KILLED_SECONDS)
+        _stop(engine, running, _patience(engine, longest))
 
 
-def _stop(engine: ContainerParts, running: Iterable[Container]) -> None:
+def stop_left(engine: ContainerParts) -> list[Container]:
+    """Stop the containers that run on after the death of a daemon without live-restore, as dockerd does at its start.
+
+    Returns those that their policies want to run again, oldest first; they are not started here.
+    """
+    left = [each for each in reversed(engine.containers.all()) if each.snapshot().running]
+    if not left:
+        return []
+    log.warning("live-restore is off: %d containers of an earlier daemon are stopped", len(left))
+    stop_all(engine, lambda _: None)
+    for container in left:
+        with container.changed:
+            container.held = False  # nobody has asked for its end: at the next one its policy counts again
+    return [each for each in left if restarts.wanted_at_start(each)]
+
+
+def _patience(engine: ContainerParts, longest: float) -> float:
+    """The seconds that dockerd has for all containers: shutdown-timeout, or what the slowest may take and a little
+    more.
+    """
+    most = engine.settings.shutdown_timeout
+    return _FOREVER if most < 0 else max(most, longest + _GRACE)
+
+
+def _stop(engine: ContainerParts, running: Iterable[Container], patience: float) -> None:
     began = time.monotonic()
-    told = [(began + _seconds(each), each, run) for each in running if (run := _tell(engine, each)) is not None]
+    told = [(began + _seconds(engine, each), each, run) for each in running if (run := _tell(engine, each)) is not None]
     late = []
     for deadline, container, run in sorted(told, key=lambda each: each[0]):
         if not kill.await_end(container, run, max(0.0, deadline - time.monotonic())):
             _send(engine, container, signal.SIGKILL, run)
             late.append((container, run))
-    _await_killed(late)
+    _await_killed(late, began + patience)
 
 
-def _await_killed(killed: Iterable[tuple[Container, int]]) -> None:
-    deadline = time.monotonic() + kill.KILLED_SECONDS
+def _await_killed(killed: Iterable[tuple[Container, int]], deadline: float) -> None:
     for container, run in killed:
         if not kill.await_end(container, run, max(0.0, deadline - time.monotonic())):
             log.error("container %s did not end after SIGKILL", container.id)
 
 
-def _seconds(container: Container) -> float:
-    seconds = stop.seconds_of(container, None)
+def _seconds(engine: ContainerParts, container: Container) -> float:
+    seconds = stop.seconds_of(engine, container, None)
     return _FOREVER if seconds < 0 else seconds
 
 

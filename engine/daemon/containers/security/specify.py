@@ -20,6 +20,7 @@ from engine.daemon.containers.security import (
     dockerinit,
     joins,
     lacking,
+    profilefile,
     resources,
     walls,
 )
@@ -113,15 +114,16 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
     host_config = container.host_config
     asked = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
     names = lacking.rights(engine.cgroups, host_config, asked)
+    options, profile = host_config["SecurityOpt"], profilefile.text(engine.settings.seccomp_profile)
     return {
         "groups": tuple(host_config["GroupAdd"] or ()),
         "capabilities": names,
-        "no_new_privileges": walls.security(host_config["SecurityOpt"]).no_new_privileges,
-        "seccomp": walls.filter_of(host_config, names),
+        "no_new_privileges": walls.security(options, engine.settings.no_new_privileges).no_new_privileges,
+        "seccomp": walls.filter_of(host_config, names, profile),
         "rlimits": resources.rlimits_of(host_config, engine.settings.default_ulimits),
         "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
         "cgroups": engine.cgroups.entries(container.id, cgroupparent.of(container)),
-        "seccomp_flags": walls.filter_flags_of(host_config),
+        "seccomp_flags": walls.filter_flags_of(host_config, profile),
         "apparmor": confinement.ready(walls.apparmor_of(host_config)),
         "label": _labels_of(container)[0],
     }

@@ -56,14 +56,17 @@ class Security:
 _NOTHING_ASKED = Security()
 
 
-def security(options: list[str] | None) -> Security:
-    """The parsed SecurityOpt of a HostConfig. Raises docker's refusal of an option that it does not know."""
-    if not options:
+def security(options: list[str] | None, no_new_privileges: bool = False) -> Security:
+    """The parsed SecurityOpt of a HostConfig. Raises docker's refusal of an option that it does not know.
+
+    no_new_privileges: the daemon's setting for containers that do not say
+    """
+    if not options and not no_new_privileges:
         return _NOTHING_ASKED
-    switches = {"no-new-privileges": False, "writable-cgroups": False}
+    switches = {"no-new-privileges": no_new_privileges, "writable-cgroups": False}
     profiles = {"seccomp": "", "apparmor": ""}
     asked_labels: list[str] = []
-    for option in options:
+    for option in options or ():
         if option in switches:
             switches[option] = True
             continue
@@ -159,20 +162,25 @@ def _capabilities(host_config: HostConfig) -> tuple[str, ...]:
     return capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
 
 
-def filter_of(host_config: HostConfig, held: tuple[str, ...]) -> bytes:
-    """The seccomp filter of a container with these capabilities; empty for none. Raises Invalid."""
-    profile = security(host_config["SecurityOpt"]).seccomp
-    if profile == _UNCONFINED or (host_config["Privileged"] and not profile):
+def filter_of(host_config: HostConfig, held: tuple[str, ...], default: str = _BUILTIN) -> bytes:
+    """The seccomp filter of a container with these capabilities; empty for none. Raises Invalid.
+
+    default: the daemon's profile for containers that name none: `builtin`, `unconfined`, or a profile's text
+    """
+    profile = _profile(host_config, default)
+    if profile == _UNCONFINED:
         return b""
-    if profile in ("", _BUILTIN):
-        return seccomp.default_profile(held)
-    return seccomp.compile_text(profile, held)
+    return seccomp.default_profile(held) if profile == _BUILTIN else seccomp.compile_text(profile, held)
 
 
-def filter_flags_of(host_config: HostConfig) -> int:
+def filter_flags_of(host_config: HostConfig, default: str = _BUILTIN) -> int:
     """The seccomp flags (SECCOMP_FILTER_FLAG_*) of the filter of `filter_of`."""
-    profile = security(host_config["SecurityOpt"]).seccomp
-    return 0 if profile in ("", _UNCONFINED, _BUILTIN) else seccomp.flags_of_text(profile)
+    profile = _profile(host_config, default)
+    return 0 if profile in (_UNCONFINED, _BUILTIN) else seccomp.flags_of_text(profile)
+
+
+def _profile(host_config: HostConfig, default: str) -> str:
+    return security(host_config["SecurityOpt"]).seccomp or (_UNCONFINED if host_config["Privileged"] else default)
 
 
 def apparmor_of(host_config: HostConfig) -> str:

@@ -81,7 +81,7 @@ def create(
     if not settings.CONFIG.keys() & body.keys():
         raise Invalid("config cannot be empty in order to create a container")
     config = settings.container_config(body)
-    host_config = settings.host_config(body.get("HostConfig") or {})
+    host_config = settings.host_config(body.get("HostConfig") or {}, settings.defaults(engine.settings))
     warnings = validate.check(config, host_config)
     warnings += resources.discard(host_config, engine.cgroups)
     warnings += lacking.discard(engine.cgroups, host_config)

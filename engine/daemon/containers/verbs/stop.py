@@ -5,11 +5,9 @@ import signal
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import kill
-from engine.daemon.parts import ContainerParts
+from engine.daemon.parts import ContainerParts, SettingsPart
 from engine.daemon.signals import parse_signal
 from engine.errors import Conflict, NotModified, SystemFailure
-
-DEFAULT_SECONDS = 10
 
 
 def stop(engine: ContainerParts, container: Container, stop_signal: str | None, timeout: int | None) -> None:
@@ -20,7 +18,7 @@ def stop(engine: ContainerParts, container: Container, stop_signal: str | None, 
     """
     if not container.snapshot().running:
         raise NotModified("")
-    number, seconds = signal_of(container, stop_signal), seconds_of(container, timeout)
+    number, seconds = signal_of(container, stop_signal), seconds_of(engine, container, timeout)
     try:
         run = kill.send(engine, container, number, ends=True)
     except Conflict as error:  # the container has ended by itself meanwhile
@@ -37,6 +35,7 @@ def signal_of(container: Container, asked: str | None) -> int:
     return parse_signal(asked or container.config.get("StopSignal") or "SIGTERM")
 
 
-def seconds_of(container: Container, asked: int | None) -> int:
-    """How long the container then has: the asked time, its own, or 10 seconds; negative for ever."""
-    return next((each for each in (asked, container.config.get("StopTimeout")) if each is not None), DEFAULT_SECONDS)
+def seconds_of(engine: SettingsPart, container: Container, asked: int | None) -> int:
+    """How long the container then has: the asked time, its own, or the daemon's setting; negative for ever."""
+    default = engine.settings.default_stop_timeout
+    return next((each for each in (asked, container.config.get("StopTimeout")) if each is not None), default)

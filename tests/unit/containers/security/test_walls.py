@@ -43,6 +43,11 @@ def test_security_options_are_taken_apart_as_dockerd_does(options: list[str] | N
     assert walls.security(options) == wanted
 
 
+def test_the_daemons_word_about_new_privileges_is_for_who_says_nothing() -> None:
+    assert walls.security(None, no_new_privileges=True) == Security(no_new_privileges=True)
+    assert walls.security(["no-new-privileges=false"], no_new_privileges=True) == Security()
+
+
 @pytest.mark.parametrize(
     ("option", "number"),
     [("x", 1), ("seccomp", 1), ("x=y", 2), ("x:y", 2), ("no-new-privileges=", 2), ("credentialspec=a", 2)],
@@ -61,6 +66,11 @@ def test_a_filter_is_the_default_one_unless_it_is_said() -> None:
     assert walls.filter_of(whole(Privileged=True), held) == b""
     own = walls.filter_of(whole(Privileged=True, SecurityOpt=['seccomp={"defaultAction":"SCMP_ACT_ALLOW"}']), held)
     assert own and own != default
+    allowing = '{"defaultAction":"SCMP_ACT_ALLOW"}'
+    assert walls.filter_of(whole(), held, allowing) == walls.filter_of(whole(SecurityOpt=[f"seccomp={allowing}"]), held)
+    assert walls.filter_of(whole(SecurityOpt=["seccomp=builtin"]), held, allowing) == default
+    assert walls.filter_of(whole(), held, "unconfined") == b""
+    assert walls.filter_of(whole(Privileged=True), held, allowing) == b""
 
 
 def container(**host_config: object) -> Container:

@@ -13,6 +13,7 @@ from engine.daemon.api.dispatch import status_of
 from engine.daemon.containers import files, paths
 from engine.daemon.containers.verbs.create import create
 from engine.daemon.store import containers as table
+from engine.dataclass import replace
 from engine.errors import Conflict, EngineError, Invalid, NotBuilt, NotFound
 from tests.unit.containers import recorded
 from tests.unit.containers.fakes import BUSYBOX, PATH, FakeImage, FakeImages, make_engine
@@ -294,3 +295,15 @@ def test_published_ports_mean_nothing_in_the_hosts_network(tmp_path):
     body = {"Image": "busybox", "HostConfig": {"PortBindings": ports, "NetworkMode": "host"}}
     _, warnings = create(make_engine(tmp_path), None, body, None)
     assert warnings == ["Published ports are discarded when using host network mode"]
+
+
+def test_who_says_nothing_gets_what_the_daemon_was_told(engine):
+    engine.settings = replace(
+        engine.settings, default_ipc_mode="shareable", default_cgroupns_mode="host", default_shm_size=1 << 20
+    )
+    silent, _ = create(engine, "silent", {"Image": "busybox", "HostConfig": {"IpcMode": "", "ShmSize": 0}}, None)
+    shown = [silent.host_config[key] for key in ("IpcMode", "CgroupnsMode", "ShmSize")]
+    assert shown == ["shareable", "host", 1 << 20]
+    asked = {"IpcMode": "private", "CgroupnsMode": "private", "ShmSize": 1 << 16}
+    told, _ = create(engine, "told", {"Image": "busybox", "HostConfig": asked}, None)
+    assert {key: told.host_config[key] for key in asked} == asked

@@ -1,0 +1,108 @@
+"""A daemon with live-restore off stops its containers with itself, as dockerd does, and leaves nothing on the host."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness import leaks
+from tests.harness.amounts import amount
+from tests.harness.daemon import Daemon
+from tests.harness.fixtures import running
+from tests.harness.listening import until
+
+pytestmark = pytest.mark.usefixtures("busybox")
+
+TRAPS = "trap 'echo told; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+OFF = "--live-restore=false"
+MANY = amount(20, 3)
+
+
+@pytest.fixture
+def ending(world) -> Iterator[Daemon]:
+    """A daemon that stops its containers with itself, with busybox."""
+    with running(world.daemon([OFF, "--default-stop-timeout=1"])) as daemon:
+        daemon.import_busybox()
+        yield daemon
+
+
+def begun(daemon: Daemon, script: str = TRAPS, policy: str = "no", **host: object) -> str:
+    """A container that runs and has said `ready`."""
+    host = {"NetworkMode": "none", "RestartPolicy": {"Name": policy}, **host}
+    one = daemon.create("sh", "-c", script, HostConfig=host)
+    daemon.begin(one)
+    until(lambda: b"ready" in daemon.logs(one))
+    return one
+
+
+def state(daemon: Daemon, one: str) -> dict:
+    """The State of its inspect."""
+    return daemon.inspect(one)["State"]
+
+
+def test_a_stop_of_the_daemon_stops_each_with_its_signal_and_its_time(ending: Daemon) -> None:
+    assert ending.request("GET", "/info").json()["LiveRestoreEnabled"] is False
+    polite, deaf = begun(ending), begun(ending, DEAF)
+    pids = [state(ending, one)["Pid"] for one in (polite, deaf)]
+    ending.stop()
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    ending.start()
+    assert [state(ending, one)["ExitCode"] for one in (polite, deaf)] == [7, 137]
+    assert ending.logs(polite).endswith(b"told\n")
+
+
+@pytest.mark.parametrize(
+    ("policy", "by_hand", "again"),
+    [
+        ("always", False, True),
+        ("always", True, True),
+        ("unless-stopped", False, True),
+        ("unless-stopped", True, False),
+        ("on-failure", False, True),
+        ("no", False, False),
+    ],
+)
+def test_the_next_daemon_starts_what_its_policy_wants(ending: Daemon, policy: str, by_hand: bool, again: bool) -> None:
+    one = begun(ending, policy=policy)
+    if by_hand:
+        assert ending.request("POST", f"/containers/{one}/stop").status == 204
+    ending.restart()
+    if again:
+        until(lambda: state(ending, one)["Running"])
+    else:
+        assert state(ending, one)["Status"] == "exited"
+
+
+def test_what_a_killed_daemon_has_left_is_stopped_by_the_next_and_started_by_its_policy(ending: Daemon) -> None:
+    left, kept = begun(ending), begun(ending, policy="always")
+    before = state(ending, kept)["Pid"]
+    ending.kill9()
+    ending.start()
+    assert state(ending, left) | {"Status": "exited", "ExitCode": 7} == state(ending, left)
+    until(lambda: state(ending, kept)["Pid"] not in (0, before))
+    after = state(ending, kept)["Pid"]
+    os.kill(after, signal.SIGKILL)  # its policy counts as before
+    until(lambda: state(ending, kept)["Pid"] not in (0, after))
+
+
+def test_a_container_that_was_to_be_removed_at_its_end_is(ending: Daemon) -> None:
+    one = begun(ending, AutoRemove=True)
+    ending.restart()
+    until(lambda: ending.request("GET", f"/containers/{one}/json").status == 404)
+
+
+def test_many_daemons_started_and_ended_in_turn_leave_nothing_on_the_host(world) -> None:
+    """Each with roots of its own, and with a container that has a name, a port and an address."""
+    machine = world.machine()
+    daemons = [world.daemon([OFF, "--default-stop-timeout=0"], machine) for _ in range(MANY)]
+    for number, daemon in enumerate(daemons):
+        daemon.start()
+        daemon.import_busybox()
+        network = daemon.request("POST", "/networks/create", {"Name": "own"}).json()["Id"]
+        published = {"80/tcp": [{"HostPort": str(8000 + number)}]}
+        begun(daemon, NetworkMode=network, PortBindings=published)
+    for daemon in daemons:
+        daemon.stop()
+    assert not leaks.settled(lambda: leaks.remains(machine))
