@@ -18,6 +18,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.kernel import outside, userns
 from engine.late import TYPE_CHECKING, late
+from engine.literals import INT64, natural
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings import whose
 from engine.settings.every import VERSION, Settings
@@ -76,7 +77,7 @@ _CGROUP_FEATURES = {
 }
 
 
-def version(newest: str, oldest: str) -> Object:
+def version(newest: str, oldest: str, settings: Settings) -> Object:
     """The API's SystemVersion; `newest` and `oldest` are the API versions that the daemon speaks."""
     system = os.uname()
     architecture = platform.host().architecture
@@ -84,7 +85,7 @@ def version(newest: str, oldest: str) -> Object:
         "ApiVersion": newest,
         "Arch": architecture,
         "BuildTime": "",
-        "Experimental": "false",
+        "Experimental": "true" if settings.experimental else "false",
         "GitCommit": "",
         "GoVersion": "",
         "KernelVersion": system.release,
@@ -143,14 +144,14 @@ def info(engine: DaemonParts) -> Object:
         "RegistryConfig": _registry_config(settings),
         "NCPU": len(os.sched_getaffinity(0)),
         "MemTotal": memory_total(),
-        "GenericResources": None,
+        "GenericResources": _resources(settings.node_generic_resources),
         "DockerRootDir": settings.data_root,
         "HttpProxy": proxies.shown(proxies.variable(os.environ, "HTTP_PROXY")),
         "HttpsProxy": proxies.shown(proxies.variable(os.environ, "HTTPS_PROXY")),
         "NoProxy": proxies.variable(os.environ, "NO_PROXY"),
         "Name": socket.gethostname(),
-        "Labels": [],
-        "ExperimentalBuild": False,
+        "Labels": list(settings.labels),
+        "ExperimentalBuild": settings.experimental,
         "ServerVersion": VERSION,
         "Runtimes": {RUNTIME: {"path": ""}},
         "DefaultRuntime": RUNTIME,
@@ -162,7 +163,7 @@ def info(engine: DaemonParts) -> Object:
             "Error": "",
             "RemoteManagers": None,
         },
-        "LiveRestoreEnabled": True,
+        "LiveRestoreEnabled": settings.live_restore,
         "Isolation": "",
         "InitBinary": settings.init_path or "docker-init",
         "ContainerdCommit": {"ID": ""},
@@ -256,14 +257,28 @@ def _registry_config(settings: Settings) -> Object:
 def _security_options(settings: Settings) -> list[str]:
     options = ["name=apparmor"] if confinement.confines() else []
     if "\nSeccomp:" in _read("/proc/self/status"):
-        options.append("name=seccomp,profile=builtin")
+        options.append(f"name=seccomp,profile={settings.seccomp_profile}")
     if settings.selinux_enabled and labels.kernel_has():
         options.append("name=selinux")
     if whose.owner(os.environ, os.geteuid()):
         options.append("name=rootless")
     if os.path.exists("/proc/self/ns/cgroup"):
         options.append("name=cgroupns")
+    if settings.no_new_privileges:
+        options.append("name=no-new-privileges")
     return options
+
+
+def _resources(texts: tuple[str, ...]) -> list[Object] | None:
+    """The host's generic resources: a number of which some are there, or one by its name, in the API's two shapes."""
+    return [_resource(*text.split("=", 1)) for text in texts] or None
+
+
+def _resource(kind: str, value: str) -> Object:
+    number = natural(value, INT64[1])
+    if number is None:
+        return {"NamedResourceSpec": {"Kind": kind, "Value": value}}
+    return {"DiscreteResourceSpec": {"Kind": kind, "Value": number}}
 
 
 def read_os_release() -> dict[str, str]:

@@ -10,17 +10,20 @@ Names, images' configs and registries' answers stand in messages too. A newline 
 the daemon has not logged, and an escape sequence would be obeyed by the terminal of the reader.
 """
 
+import json
 import logging
 import re
 from collections.abc import Callable
 
 from engine.daemon import busy
+from engine.daemon.clock import rfc3339
 from engine.settings.every import Settings
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _ABOUT = re.compile("container ([0-9a-f]{64})(?![0-9a-f])")
 _DIGITS = 12
+_LEVELS = {"CRITICAL": "fatal"}
 
 Named = Callable[[str], tuple[str, str] | None]
 """A function: id, name or prefix of a container → (id, name), or None for an unknown container. It must not block."""
@@ -69,13 +72,29 @@ def name_by(named: Named) -> None:
     _named = named
 
 
+class Json(OneLine):
+    """The same as one JSON object a line, with dockerd's keys `level`, `msg` and `time`, and with `logger`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record (overrides logging.Formatter); a traceback is the key `error`."""
+        line = {
+            "level": _LEVELS.get(record.levelname, record.levelname.lower()),
+            "logger": record.name,
+            "msg": self._message(record.getMessage()),
+            "time": rfc3339(round(record.created * 10**6) * 1000),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, separators=(",", ":"))
+
+
 def level(settings: Settings) -> int | str:
     """The least level to log by these settings."""
     return logging.DEBUG if settings.debug else settings.log_level.upper()
 
 
-def configure(level: int | str) -> None:
-    """Log to stderr from now on, at this level and in this module's format."""
+def configure(level: int | str, form: str = "text") -> None:
+    """Log to stderr from now on, at this level and in this module's format. form: `text` or `json`"""
     handler = logging.StreamHandler()
-    handler.setFormatter(OneLine(FORMAT))
+    handler.setFormatter(Json() if form == "json" else OneLine(FORMAT))
     logging.basicConfig(level=level, handlers=[handler])

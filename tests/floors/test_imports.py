@@ -85,7 +85,8 @@ ROOMS = {
     # Types alone, of all the rooms; a test sees to it that it loads none of them.
     "engine.daemon.parts": ("engine.daemon", *BASE),
     "engine.daemon.streams": (),
-    "engine.daemon.loglines": (),
+    "engine.daemon.loglines": ("engine.daemon.clock",),
+    "engine.daemon.proxyvariables": (),
     "engine.daemon.dump": ("engine.daemon.loglines",),
     "engine.daemon.jsontext": BASE,
     "engine.daemon.moments": ("engine.daemon.clock",),

@@ -1,5 +1,6 @@
 """A message of the daemon's log is one line."""
 
+import json
 import logging
 import sys
 
@@ -29,6 +30,27 @@ def test_a_traceback_keeps_its_lines():
     except ValueError:
         text = shown("a\nb", sys.exc_info())
     assert r"found: a\nb" in text and text.endswith("\nValueError: x")
+
+
+def test_a_line_in_json_has_dockerds_keys():
+    record = logging.LogRecord("engine.x", logging.WARNING, "", 0, "found:\n%s", ("x",), None)
+    record.created = 1.5
+    assert json.loads(loglines.Json().format(record)) == {
+        "level": "warning",
+        "logger": "engine.x",
+        "msg": "found:\nx",
+        "time": "1970-01-01T00:00:01.5Z",
+    }
+
+
+def test_a_line_in_json_is_one_line_whatever_it_tells():
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        record = logging.LogRecord("engine.x", logging.CRITICAL, "", 0, "c\nd\x1b", (), sys.exc_info())
+    text = loglines.Json().format(record)
+    assert len(text.splitlines()) == 1 and "\x1b" not in text
+    assert json.loads(text)["level"] == "fatal" and json.loads(text)["error"].endswith("ValueError: a\nb")
 
 
 CONTAINER = "0123456789ab" + "c" * 52

@@ -18,7 +18,7 @@ from engine.daemon import busy
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import Body, ClientGone, Stream
-from engine.daemon.api.versions import IDENTITY
+from engine.daemon.api.versions import identity
 from engine.kernel import gathered
 from engine.protocols.http import BadRequest, Head, end_of_head, field, parse_head, response_head
 
@@ -173,7 +173,7 @@ class Connection:
     def _head(self, status: int, fields: str) -> bytes:
         self.started = True
         close = "Connection: close\r\n" if self._last else ""
-        return response_head(status, f"{IDENTITY}{close}{_date(int(time.time()))}{fields}")
+        return response_head(status, f"{identity()}{close}{_date(int(time.time()))}{fields}")
 
     def start_stream(self, asked: Head, status: int, content_type: str, fields: tuple[tuple[str, str], ...]) -> Stream:
         """Send the head of a streamed answer to the request whose head is `asked`. Raises ClientGone."""
@@ -193,7 +193,7 @@ class Connection:
         if self._buffer:
             raise BadRequest("the client sent more data after a request for an upgrade")
         self.started = True
-        head = response_head(status, fields + IDENTITY)
+        head = response_head(status, fields + identity())
         try:
             if self._socket.send(head, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) < len(head):
                 raise ClientGone("the client reads nothing")

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _BACKLOG = 4096
 _KEEPALIVE_SECONDS = 15  # of silence before the kernel asks whether a client is there, and between two questions
 _FIRST_PASSED = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
+# Dockerd's default, which many hosts do not have: as in dockerd, the socket is root's alone there.
+_MAY_BE_MISSING = "docker"
 _PATH_LIMIT = 107  # sun_path without its final zero, unix(7)
 
 
@@ -147,6 +149,9 @@ def _group_number(name: str) -> int:
     except KeyError:
         if name.isascii() and name.isdigit():
             return int(name)
+    if name == _MAY_BE_MISSING:
+        log.warning("group %s not found: the socket is for root alone", name)
+        return -1
     raise Invalid(f"group {name} not found")
 
 
@@ -188,10 +193,15 @@ def _bound(host: str, port: int) -> socket.socket:
     return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
 
 
-def _tls_wrapper(settings: Settings) -> Callable[[socket.socket], socket.socket]:
-    if not settings.tlsverify:
+def _tls_wrapper(settings: Settings) -> Callable[[socket.socket], socket.socket] | None:
+    """What wraps an accepted TCP socket in TLS; None for plain TCP, which the administrator has asked for by name."""
+    if not settings.tlsverify and not settings.unguarded:
         raise Invalid("a TCP socket without --tlsverify would give root to everyone who can reach it: refused")
-    return tls.wrapper(settings.tlscacert, settings.tlscert, settings.tlskey)
+    if not settings.tlsverify:
+        log.warning("a TCP socket without --tlsverify gives root on this host to everyone who can reach it")
+    if not settings.tls:
+        return None
+    return tls.wrapper(settings.tlscacert if settings.tlsverify else "", settings.tlscert, settings.tlskey)
 
 
 _OPENERS = {"unix": _open_unix, "fd": _open_passed, "tcp": _open_tcp}

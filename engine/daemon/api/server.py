@@ -4,6 +4,7 @@ settings.
 The daemon's main thread makes and stops it.
 """
 
+from engine.daemon.api import versions
 from engine.daemon.api.acceptor import Acceptor
 from engine.daemon.api.dispatch import Dispatcher
 from engine.daemon.api.listeners import open_listeners
@@ -15,4 +16,5 @@ class Servers(Acceptor):
     """All that the daemon serves. Making it opens the listeners, and raises what `listeners.open_listeners` raises."""
 
     def __init__(self, engine: DaemonParts):
+        versions.declare(engine.settings.experimental, engine.settings.min_api_version)
         super().__init__(open_listeners(engine.settings), Dispatcher(engine, ROUTES))

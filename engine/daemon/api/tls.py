@@ -23,18 +23,20 @@ _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
 def wrapper(ca_file: str, certificate: str, key: str) -> Callable[[socket.socket], socket.socket]:
     """A function that turns an accepted TCP socket into the plain end of a relay. Clients must show a certificate of
-    that CA.
+    that CA; with an empty `ca_file` any client may come.
 
     Raises Invalid when one of the files cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
     try:
         context.load_cert_chain(certificate, key)
-        context.load_verify_locations(ca_file)
+        if ca_file:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(ca_file)
     except OSError as error:  # ssl.SSLError is an OSError too
-        raise Invalid(f"cannot use {certificate}, {key} and {ca_file} for TLS: {error}") from error
+        files = ", ".join(filter(None, (certificate, key, ca_file)))
+        raise Invalid(f"cannot use {files} for TLS: {error}") from error
 
     def wrap(peer: socket.socket) -> socket.socket:
         near, far = socket.socketpair()

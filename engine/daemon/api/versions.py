@@ -37,10 +37,11 @@ _PARAMETERS: dict[str, dict[str, Version]] = {
     "GET /images/{name...}/get": {"platform": (1, 48)},
 }
 
-# Every answer carries these headers, so that a client learns from any answer which server and version it talks to.
-IDENTITY = (
-    f"Api-Version: {NEWEST_TEXT}\r\nDocker-Experimental: false\r\nOstype: linux\r\nServer: engine/{VERSION} (linux)\r\n"
+_IDENTITY = (
+    f"Api-Version: {NEWEST_TEXT}\r\nDocker-Experimental: %s\r\nOstype: linux\r\nServer: engine/{VERSION} (linux)\r\n"
 )
+# What the settings say of this daemon, see `declare`.
+_declared = {"identity": _IDENTITY % "false", "oldest": OLDEST_TEXT}
 
 # What NetworkSettings had beside Networks until 1.51: the address on the default network (_ADDRESS), and fields that
 # were never filled in (_NEVER_FILLED).
@@ -101,13 +102,24 @@ def newest_for(user_agent: str) -> str:
     return OLD_COMPOSE_SPEAKS if user_agent.startswith(OLD_COMPOSE) else NEWEST_TEXT
 
 
+def declare(experimental: bool, oldest: str) -> None:
+    """Have this daemon say from now on that it is experimental, and speak no version before `oldest`."""
+    _declared.update(identity=_IDENTITY % ("true" if experimental else "false"), oldest=oldest)
+
+
+def identity() -> str:
+    """The headers that every answer carries, so that a client learns which server and version it talks to."""
+    return _declared["identity"]
+
+
 def check_version(text: str, version: Version) -> None:
     """Raise Invalid in docker's words for a version that the daemon does not speak."""
     if version > NEWEST:
         raise Invalid(f"client version {text} is too new. Maximum supported API version is {NEWEST_TEXT}")
-    if version < OLDEST:
+    oldest = _declared["oldest"]
+    if version < parse_version(oldest):
         raise Invalid(
-            f"client version {text} is too old. Minimum supported API version is {OLDEST_TEXT}, "
+            f"client version {text} is too old. Minimum supported API version is {oldest}, "
             "please upgrade your client to a newer version"
         )
 

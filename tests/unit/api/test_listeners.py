@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.daemon.api import listeners
 from engine.daemon.api.acceptor import Acceptor
 from engine.daemon.api.answers import Text
 from engine.daemon.api.listeners import Listener, open_listeners
@@ -79,6 +80,18 @@ def test_a_unix_socket_is_for_root_and_its_group(listen, tmp_path):
 def test_a_group_that_does_not_exist_is_refused(listen, tmp_path):
     with pytest.raises(Invalid, match="group no-such-group not found"):
         listen(f"--host=unix://{tmp_path}/s", "--group=no-such-group")
+
+
+def test_dockerds_group_may_be_missing_and_the_socket_is_roots_alone_then(listen, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(listeners.grp, "getgrnam", {}.__getitem__)
+    listen(f"--host=unix://{tmp_path}/s", "--group=docker")
+    assert (tmp_path / "s").stat().st_gid == os.getgid()
+    assert "group docker not found" in caplog.text
+
+
+def test_tcp_without_tls_is_plain_once_somebody_has_said_so(listen, serve, caplog):
+    serve(listen("--host=tcp://127.0.0.1:0", "--tls=false"))
+    assert "gives root on this host to everyone who can reach it" in caplog.text
 
 
 def test_a_stale_socket_is_replaced(listen, tmp_path):

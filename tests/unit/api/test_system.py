@@ -90,6 +90,32 @@ def test_a_ping_by_head_has_the_same_headers_and_no_body(client):
     assert (status, headers["content-length"], headers["api-version"]) == (200, "0", "1.54")
 
 
+def test_a_daemon_without_buildkit_says_so_to_old_clients(connect):
+    _, headers, _ = connect(Dispatcher(engine(features=("buildkit=false",)), ROUTES)).ask("GET", "/_ping")
+    assert headers["builder-version"] == "1"
+
+
+def test_labels_and_the_like_are_shown(connect):
+    told = {
+        "labels": ("a=b",),
+        "node_generic_resources": ("gpu=2", "gpu=one"),
+        "experimental": True,
+        "live_restore": False,
+        "no_new_privileges": True,
+        "seccomp_profile": "/x.json",
+    }
+    client = connect(Dispatcher(engine(**told), ROUTES))
+    body = client.ask("GET", "/info")[2]
+    assert (body["Labels"], body["ExperimentalBuild"], body["LiveRestoreEnabled"]) == (["a=b"], True, False)
+    assert body["GenericResources"] == [
+        {"DiscreteResourceSpec": {"Kind": "gpu", "Value": 2}},
+        {"NamedResourceSpec": {"Kind": "gpu", "Value": "one"}},
+    ]
+    assert {"name=no-new-privileges", "name=seccomp,profile=/x.json"} <= set(body["SecurityOptions"])
+    version = client.ask("GET", "/version")[2]
+    assert version["Components"][0]["Details"]["Experimental"] == "true"
+
+
 def test_version_and_info_are_as_the_definition_has_them(client):
     for path, name in (("/version", "SystemVersion"), ("/info", "SystemInfo")):
         body = client.ask("GET", path)[2]

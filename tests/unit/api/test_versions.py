@@ -32,6 +32,22 @@ def test_every_version_from_the_oldest_to_the_newest_is_spoken():
             versions.check_version(text, versions.parse_version(text))
 
 
+@pytest.fixture
+def declared():
+    """Puts back what other tests' daemons say."""
+    yield
+    versions.declare(False, versions.OLDEST_TEXT)
+
+
+def test_a_daemon_may_speak_no_old_version_and_say_that_it_is_experimental(declared):
+    assert "Docker-Experimental: false\r\n" in versions.identity()
+    versions.declare(True, "1.40")
+    assert "Docker-Experimental: true\r\n" in versions.identity()
+    versions.check_version("1.40", (1, 40))
+    with pytest.raises(Invalid, match=r"client version 1\.39 is too old. Minimum supported API version is 1\.40, "):
+        versions.check_version("1.39", (1, 39))
+
+
 def test_what_a_container_says_is_of_a_type_of_its_own_since_1_42():
     assert versions.stream_type((1, 41), terminal=False) == "application/vnd.docker.raw-stream"
     assert versions.stream_type((1, 42), terminal=False) == "application/vnd.docker.multiplexed-stream"

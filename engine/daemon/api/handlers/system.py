@@ -8,17 +8,18 @@ from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response, Text
 from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import AUTH_CONFIG
-from engine.daemon.api.versions import OLDEST_TEXT
 from engine.daemon.parts import DaemonParts
 from engine.late import TYPE_CHECKING, late
+from engine.settings.advertised import has_feature
 
 if TYPE_CHECKING:  # loaded by the first login, with the registry's client
     from engine.daemon.api import login
 else:
     login = late("engine.daemon.api.login")
 
+# BuildKit, which old clients take by default then; 1 is the classic builder.
+_BUILDERS = {True: ("Builder-Version", "2"), False: ("Builder-Version", "1")}
 _PING_FIELDS = (
-    ("Builder-Version", "2"),  # BuildKit, which old clients take by default then; 1 is the classic builder
     ("Cache-Control", "no-cache, no-store, must-revalidate"),
     ("Pragma", "no-cache"),
     ("Swarm", "inactive"),
@@ -27,12 +28,14 @@ _PING_FIELDS = (
 
 def ping(engine: DaemonParts, request: Request) -> Response:
     """GET and HEAD /_ping: shows that the daemon lives; the headers tell what it speaks."""
-    return Text("OK" if request.method == "GET" else "", fields=_PING_FIELDS)
+    builder = _BUILDERS[has_feature(engine.settings.features, "buildkit", default=True)]
+    return Text("OK" if request.method == "GET" else "", fields=(builder, *_PING_FIELDS))
 
 
 def version(engine: DaemonParts, request: Request) -> Response:
     """GET /version: the versions of the engine, of the API and of the kernel."""
-    return Json(facts.version(versions.newest_for(request.headers.get("user-agent", "")), OLDEST_TEXT))
+    newest = versions.newest_for(request.headers.get("user-agent", ""))
+    return Json(facts.version(newest, engine.settings.min_api_version, engine.settings))
 
 
 def info(engine: DaemonParts, request: Request) -> Response:

@@ -1,0 +1,141 @@
+"""The daemon's options that containers, clients and the log notice, each from the outside."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.harness.daemon import PROJECT, Daemon
+from tests.harness.fixtures import running
+from tests.harness.listening import until
+
+pytestmark = pytest.mark.usefixtures("busybox")
+
+
+def named(program: str, place: Path, *words: str) -> subprocess.CompletedProcess:
+    """Run the daemon's program under another name, as a link of pip's command does."""
+    script = place / program
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(PROJECT)!r})\n"
+        "from engine.__main__ import daemon\nsys.exit(daemon())\n"
+    )
+    script.chmod(0o755)
+    return subprocess.run([script, *words], capture_output=True, text=True, timeout=60)
+
+
+def test_a_program_called_dockerd_checks_its_configuration_and_says_so_on_stderr(world) -> None:
+    place = world.directory()
+    file = place / "daemon.json"
+    file.write_text('{"debug": true}')
+    fine = named("dockerd", place, "--validate", "--config-file", str(file))
+    assert (fine.returncode, fine.stdout, fine.stderr) == (0, "", "configuration OK\n")
+    file.write_text('{"unknown-option": true}')
+    wrong = named("dockerd", place, "--validate", "--config-file", str(file))
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert wrong.stderr == (
+        f"unable to configure the Docker daemon with file {file}:"
+        " the following directives don't match any configuration option: unknown-option\n"
+    )
+
+
+def test_each_name_has_a_version_and_a_help_of_its_own(world) -> None:
+    place = world.directory()
+    assert named("dockerd", place, "--version").stdout.startswith("Docker version ")
+    assert named("engined", place, "--version").stdout.startswith("engine ")
+    assert named("dockerd", place, "--help").stdout.startswith("Usage: dockerd [OPTIONS]\n")
+    wrong = named("dockerd", place, "--nope")
+    assert (wrong.returncode, wrong.stderr) == (
+        *(1, "Status: unknown flag: --nope\nSee 'dockerd --help'., Code: 125\n"),
+    )
+
+
+def test_a_data_root_of_dockerd_is_refused_and_left_as_it_is(world) -> None:
+    """A daemon would remove the directories of containers that it does not know."""
+    daemon = world.daemon()
+    kept = daemon.data_root / "containers" / ("a" * 64) / "config.v2.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("{}")
+    for name in ("image", "network"):
+        (daemon.data_root / name).mkdir()
+    daemon.start(wait=False)
+    assert daemon.process.wait(60) == 1
+    daemon.process = None
+    assert "has the state of dockerd (image, network)" in daemon.log
+    assert kept.read_text() == "{}"
+
+
+def test_what_changes_nothing_is_told_in_one_line(make_daemon: Callable[..., Daemon]) -> None:
+    daemon = make_daemon("--containerd", "/run/containerd/containerd.sock")
+    assert [line for line in daemon.log.splitlines() if "--containerd has no effect" in line].__len__() == 1
+
+
+def test_containers_that_say_nothing_get_what_the_daemon_was_told(world, make_daemon: Callable[..., Daemon]) -> None:
+    profile = world.directory() / "seccomp.json"
+    deny = {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 95}
+    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [deny]}))
+    daemon = make_daemon(
+        *("--no-new-privileges", "--seccomp-profile", str(profile), "--default-shm-size", "1m"),
+        *("--default-ipc-mode", "shareable", "--default-cgroupns-mode", "host", "--label", "a=b"),
+    )
+    daemon.import_busybox()
+    assert daemon.shell("grep NoNewPrivs /proc/self/status").split() == ["NoNewPrivs:", "1"]
+    assert daemon.shell("df -k /dev/shm | tail -1").split()[1] == "1024"
+    assert b"not supported" in daemon.run("mkdir", "/x").stderr.lower()
+    assert daemon.shell("readlink /proc/self/ns/cgroup") == os.readlink(f"/proc/{daemon.pid}/ns/cgroup")
+    one = daemon.create("true")
+    host = daemon.inspect(one)["HostConfig"]
+    assert (host["IpcMode"], host["CgroupnsMode"], host["ShmSize"]) == ("shareable", "host", 1 << 20)
+    info = daemon.request("GET", "/info").json()
+    assert info["Labels"] == ["a=b"]
+    assert {"name=no-new-privileges", f"name=seccomp,profile={profile}"} <= set(info["SecurityOptions"])
+    said = {"NetworkMode": "none", "SecurityOpt": ["no-new-privileges=false", "seccomp=builtin"]}
+    assert daemon.shell("mkdir /x && grep NoNewPrivs /proc/self/status", HostConfig=said).split()[-1] == "0"
+
+
+def test_a_profile_that_is_none_keeps_the_daemon_from_starting(world) -> None:
+    daemon = world.daemon(["--seccomp-profile", "/no/such"])
+    daemon.start(wait=False)
+    assert daemon.process.wait(60) == 1
+    daemon.process = None
+    assert "opening seccomp profile (/no/such) failed: No such file or directory" in daemon.log
+
+
+def test_the_default_time_between_signal_and_kill_is_the_daemons(make_daemon: Callable[..., Daemon]) -> None:
+    daemon = make_daemon("--default-stop-timeout", "0")
+    daemon.import_busybox()
+    one = daemon.create("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    daemon.begin(one)
+    until(lambda: b"ready" in daemon.logs(one))
+    assert daemon.request("POST", f"/containers/{one}/stop", timeout=9).status == 204
+    assert daemon.inspect(one)["State"]["ExitCode"] == 137
+
+
+def test_the_log_is_json_where_that_is_asked_for(make_daemon: Callable[..., Daemon]) -> None:
+    daemon = make_daemon("--log-format", "json")
+    until(lambda: '"msg":"ready: ' in daemon.log)
+    lines = [json.loads(line) for line in daemon.log.splitlines()]
+    assert all({"level", "logger", "msg", "time"} <= line.keys() for line in lines)
+
+
+def test_an_experimental_daemon_says_so_and_an_old_client_is_turned_away(
+    world, make_daemon: Callable[..., Daemon]
+) -> None:
+    file = world.directory() / "daemon.json"
+    file.write_text('{"experimental": true, "features": {"buildkit": false}, "min-api-version": "1.40"}')
+    daemon = make_daemon("--config-file", str(file))
+    answer = daemon.request("GET", "/_ping")
+    assert (answer.headers["docker-experimental"], answer.headers["builder-version"]) == ("true", "1")
+    old = daemon.request("GET", "/v1.39/info")
+    assert old.status == 400
+    assert "Minimum supported API version is 1.40" in old.json()["message"]
+    assert daemon.request("GET", "/version").json()["MinAPIVersion"] == "1.40"
+
+
+def test_a_daemon_with_vfs_copies(world) -> None:
+    daemon = world.daemon(["--storage-driver", "vfs"])
+    with running(daemon):
+        assert daemon.request("GET", "/info").json()["Driver"] == "copy"
