@@ -158,7 +158,7 @@ def described(options: Sequence[Option], width: int = 80) -> str:
     margin = max((len(left) for left, _ in rows), default=0) + 2
     lines = []
     for left, right in rows:
-        first, *more = textwrap.wrap(right, width - margin) or [""]
+        first, *more = textwrap.wrap(right, width - margin, break_on_hyphens=False) or [""]
         lines.append(left.ljust(margin) + first)
         lines += [" " * margin + line for line in more]
     return "\n".join(lines)

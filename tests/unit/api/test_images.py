@@ -12,7 +12,7 @@ from engine.daemon.api.routes import ROUTES
 from engine.daemon.api.streams import ClientGone
 from engine.daemon.images.verbs import import_, listing, load, pull, remove
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
-from tests.harness.parts import Parts, image
+from tests.harness.parts import Parts, image, settings
 
 AUTH = base64.urlsafe_b64encode(b'{"username":"u","password":"p"}').decode()
 
@@ -95,7 +95,7 @@ def serve(connect, monkeypatch):
         monkeypatch.setattr(module, name, method(name))
 
     def make(store):
-        return connect(Dispatcher(Parts(images=store, containers=Containers()), ROUTES))
+        return connect(Dispatcher(Parts(images=store, containers=Containers(), settings=settings()), ROUTES))
 
     return make
 
