@@ -26,7 +26,10 @@ OPEN_TO_ALL = (
     "engine.origin",
     "engine.tool",
 )
-BASE = ("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "engine.kernel")
+BASE = (
+    *("engine.wire", "engine.logs", "engine.sandbox", "engine.protocols", "engine.kernel"),
+    *("engine.asking",),
+)
 # Each room, and the rooms that it may import; what is not listed is forbidden. A room is the longest name that fits.
 ROOMS = {
     "engine.__main__": (
@@ -75,7 +78,9 @@ ROOMS = {
     "engine.monitor": ("engine.birth", "_muxer", *BASE),
     "engine.birth": BASE,
     "engine.wire": ("engine.logs", "engine.sandbox", "engine.kernel"),
-    "engine.logs": ("engine.sandbox", "engine.kernel", "_muxer"),
+    "engine.logs": ("engine.asking", "engine.sandbox", "engine.kernel", "_muxer"),
+    # Speaks with programs outside of the engine, and knows nothing of what it says.
+    "engine.asking": ("engine.protocols", "engine.kernel"),
     "engine.sandbox": ("engine.kernel",),
     "engine.kernel": (),
     "engine.daemon": (),
