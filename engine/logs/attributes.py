@@ -20,7 +20,10 @@ _FIELD = re.compile(r"\s*\.([A-Za-z_]\w*)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What dockerd calls logger.Info. image: as the client named it; image_id: with `sha256:`; name: without slash."""
+    """What dockerd calls logger.Info. image: as the client named it; image_id: with `sha256:`; name: without slash.
+
+    path, args: its command; created_ns: in ns since the epoch
+    """
 
     id: str
     name: str
@@ -28,6 +31,14 @@ class Described:
     image_id: str
     env: tuple[str, ...]
     labels: dict[str, str]
+    path: str = ""
+    args: tuple[str, ...] = ()
+    created_ns: int = 0
+
+    @property
+    def command(self) -> str:
+        """The command in one line."""
+        return " ".join((self.path, *self.args))
 
 
 # Every field of a tag's template. dockerd's {{.DaemonName}} is `docker`, whatever the daemon's name is.

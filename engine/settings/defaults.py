@@ -114,7 +114,7 @@ def _stop_timeout(text: str) -> str:
 OPTIONS = (
     Option(
         "log-driver",
-        "Log driver of containers that ask for none: local, json-file, syslog, journald, none",
+        "Log driver of containers that ask for none: local, json-file, syslog, journald, gelf, fluentd, splunk, none",
         default="local",
         value="driver",
         key="log-driver",

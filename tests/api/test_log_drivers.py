@@ -90,6 +90,12 @@ REFUSED_AT_CREATE = [
     (driver("syslog", syslog_facility="99"), "invalid syslog facility"),
     (driver("syslog", syslog_format="foo"), "Invalid syslog format"),
     (driver("syslog", cache_disabled="x"), "invalid value for option cache-disabled: x"),
+    (driver("gelf"), "gelf-address is a required parameter"),
+    (driver("gelf", gelf_address="udp://h"), "gelf: please provide gelf-address as proto://host:port"),
+    (driver("gelf", gelf_address="udp://h:1", bogus="1"), 'unknown log opt "bogus" for gelf log driver'),
+    (driver("fluentd", bogus="1"), "unknown log opt 'bogus' for fluentd log driver"),
+    (driver("fluentd", fluentd_address="x://h"), "invalid fluentd-address (x://h): unsupported scheme: 'x'"),
+    (driver("splunk", bogus="1"), "unknown log opt 'bogus' for splunk log driver"),
 ]
 REFUSED_AT_START = [
     (driver("json-file", max_size="bogus"), "invalid size: 'bogus'"),
@@ -110,7 +116,23 @@ REFUSED_AT_START = [
     (driver("json-file", tag="{{"), "template: log-tag:1: unclosed action"),
     (driver("json-file", labels_regex="("), "error parsing regexp: missing closing ): `(`"),
     (driver("syslog", syslog_address="tcp://127.0.0.1:1"), "dial tcp 127.0.0.1:1: connect: connection refused"),
+    (driver("syslog", syslog_address="tcp+tls://127.0.0.1:1"), "dial tcp 127.0.0.1:1: connect: connection refused"),
+    (
+        driver("syslog", syslog_address="tcp+tls://127.0.0.1:1", syslog_tls_ca_cert="/nope"),
+        'could not read CA certificate "/nope": open /nope: no such file or directory',
+    ),
     (driver("journald"), "journald is not enabled on this host"),
+    (
+        driver("gelf", gelf_address="tcp://127.0.0.1:1"),
+        "gelf: cannot connect to GELF endpoint: 127.0.0.1:1 dial tcp 127.0.0.1:1: connect: connection refused",
+    ),
+    (driver("fluentd", fluentd_address="127.0.0.1:1"), "dial tcp 127.0.0.1:1: connect: connection refused"),
+    (driver("splunk"), "splunk: splunk-url is expected"),
+    (driver("splunk", splunk_url="http://127.0.0.1:1"), "splunk: splunk-token is expected"),
+    (
+        driver("splunk", splunk_url="http://127.0.0.1:1", splunk_token="t"),
+        'Options "http://127.0.0.1:1/services/collector/event/1.0": dial tcp 127.0.0.1:1: connect: connection refused',
+    ),
 ]
 
 
@@ -135,8 +157,7 @@ def test_start_refuses_in_dockers_words(
 
 @pytest.mark.parametrize(
     "body",
-    [*map(driver, ("gelf", "fluentd", "awslogs", "splunk", "gcplogs")), driver("local", compress="true")]
-    + [driver("syslog", syslog_address="tcp+tls://127.0.0.1:1")],
+    [*map(driver, ("awslogs", "gcplogs")), driver("local", compress="true")],
 )
 def test_what_is_not_built_is_refused_in_words(daemon: Daemon, body: dict) -> None:
     """Not swallowed."""

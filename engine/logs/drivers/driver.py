@@ -17,8 +17,8 @@ class Driver(Protocol):
         """The names of its own options, beside those that all drivers have; None: it ignores every option."""
 
     @property
-    def NAMED(self) -> str:
-        """What dockerd calls it where it refuses an option."""
+    def UNKNOWN(self) -> str:
+        """dockerd's words for an option that it does not have, whose name stands in the place of `%s`."""
 
     def check(self, config: Config, /) -> None:
         """Raise Invalid in dockerd's words for a value that create refuses; NotBuilt for what this engine lacks."""

@@ -10,7 +10,6 @@ import fcntl
 import os
 import re
 import socket
-import time
 
 from engine.errors import SystemFailure
 from engine.logs import attributes, jsonwriter
@@ -18,7 +17,7 @@ from engine.logs.drivers import cached, sender
 from engine.logs.target import Config, LogTarget, Place
 
 OPTIONS = attributes.OPTIONS
-NAMED = "journald log driver"
+UNKNOWN = "unknown log opt '%s' for journald log driver"
 DEFAULT_TAG = "{{.ID}}"
 SOCKET = "/run/systemd/journal/socket"
 _PRIORITIES = {1: "6", 2: "3"}  # syslog(3): info for stdout, err for stderr
@@ -86,10 +85,10 @@ class Sender(sender.Sender):
         """The connection's descriptor."""
         return self._socket.fileno()
 
-    def send(self, stream: int, line: bytes, partial: sender.Partial | None) -> None:
+    def send(self, stream: int, line: bytes, partial: sender.Partial | None, time_ns: int) -> None:
         """Send a line as one entry."""
         fields = {"MESSAGE": line, "PRIORITY": _PRIORITIES[stream].encode(), **self._fields}
-        fields["SYSLOG_TIMESTAMP"] = jsonwriter.rfc3339_nano(time.time_ns())
+        fields["SYSLOG_TIMESTAMP"] = jsonwriter.rfc3339_nano(time_ns)
         if partial is not None:
             identity, number, last = partial
             fields["CONTAINER_PARTIAL_ID"] = identity.encode()

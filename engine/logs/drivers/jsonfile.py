@@ -7,11 +7,11 @@ from engine import literals
 from engine.errors import Invalid
 from engine.logs import attributes
 from engine.logs.attributes import Described
-from engine.logs.jsonwriter import escape
+from engine.logs.drivers import gojson
 from engine.logs.target import LINES, Config, LogTarget, Place
 
 OPTIONS = attributes.OPTIONS | {"max-size", "max-file", "compress"}
-NAMED = "json-file log driver"
+UNKNOWN = "unknown log opt '%s' for json-file log driver"
 DEFAULT_SIZE, DEFAULT_FILES = 0, 1
 
 
@@ -63,11 +63,4 @@ def packed(attributes: dict[str, str]) -> bytes:
     """The part of a JSON line between the stream and the time: `"attrs":{...},` as Go writes it, or nothing."""
     if not attributes:
         return b""
-
-    def text(value: str) -> bytes:
-        # Only a tab differs between encoding/json, which dockerd uses here, and its writer of lines.
-        parts = (escape(part.encode("utf-8", "surrogateescape")) for part in value.split("\t"))
-        return b'"' + b"\\t".join(parts) + b'"'
-
-    pairs = (text(name) + b":" + text(value) for name, value in sorted(attributes.items()))
-    return b'"attrs":{' + b",".join(pairs) + b"},"
+    return b'"attrs":' + gojson.packed(attributes) + b","

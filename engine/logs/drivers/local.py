@@ -13,7 +13,7 @@ from engine.logs.attributes import Described
 from engine.logs.target import FRAMES, Config, LogTarget, Place
 
 OPTIONS = frozenset({"max-size", "max-file", "compress"})
-NAMED = "log driver local"
+UNKNOWN = "unknown log opt '%s' for log driver local"
 CACHE_OPTIONS = frozenset({"cache-disabled", "cache-max-size", "cache-max-file", "cache-compress"})
 DEFAULT_SIZE, DEFAULT_FILES = 20_000_000, 5
 

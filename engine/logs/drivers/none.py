@@ -7,7 +7,7 @@ from engine.logs.attributes import Described
 from engine.logs.target import NOTHING, Config, LogTarget, Place
 
 OPTIONS = None
-NAMED = "none log driver"
+UNKNOWN = "unknown log opt '%s' for none log driver"
 
 
 def check(_config: Config) -> None:

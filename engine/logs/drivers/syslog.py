@@ -9,18 +9,32 @@ import os
 import socket
 import time
 
-from engine.errors import Invalid, NotBuilt, SystemFailure, Unavailable
+from engine.asking import dial
+from engine.errors import Invalid, SystemFailure, Unavailable
+from engine.late import TYPE_CHECKING, late
 from engine.literals import natural
 from engine.logs import attributes
 from engine.logs.drivers import cached, sender
 from engine.logs.target import Config, LogTarget, Place
 
+if TYPE_CHECKING:  # loaded where TLS is asked for
+    import ssl
+
+    from engine.asking import secure
+else:
+    secure = late("engine.asking.secure")
+
 _ADDRESSES = ("tcp+tls://", "tcp://", "udp://", "unix://", "unixgram://")
-_TLS = ("syslog-tls-ca-cert", "syslog-tls-cert", "syslog-tls-key", "syslog-tls-skip-verify")
+_TLS_FILES = ("syslog-tls-ca-cert", "syslog-tls-cert", "syslog-tls-key")
+_UNCHECKED = "syslog-tls-skip-verify"  # whatever its value is, as in dockerd
+_TLS = (*_TLS_FILES, _UNCHECKED)
 OPTIONS = attributes.OPTIONS | {"syslog-address", "syslog-facility", "syslog-format", *_TLS}
-NAMED = "syslog log driver"
+UNKNOWN = "unknown log opt '%s' for syslog log driver"
 DEFAULT_TAG = "{{.ID}}"
 _PORT = 514
+_TLS_KIND = "tcp+tls"
+_SECONDS = 30.0  # to connect
+_LEAVE_SECONDS = 2.0  # for the server to close a stream that has ended
 
 # RFC 5424, 6.2.1, by the names that dockerd knows.
 _FACILITIES = {
@@ -36,9 +50,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def check(config: Config) -> None:
-    """Raise Invalid for a value that create refuses, in dockerd's words; NotBuilt for TLS."""
-    if any(option in config for option in _TLS) or config.get("syslog-address", "").startswith("tcp+tls://"):
-        raise NotBuilt("HostConfig.LogConfig: syslog over TLS is not built in this engine")
+    """Raise Invalid for a value that create refuses, in dockerd's words."""
     kind, place = _address(config.get("syslog-address", ""))
     if kind in ("unix", "unixgram"):
         try:
@@ -61,9 +73,11 @@ form, file, details = cached.form, cached.file, cached.details
 def forward(config: Config, described: attributes.Described) -> dict[str, str]:
     """What a `Sender` is made from. Raises Invalid for a tag that makes no sense."""
     kind, place = _address(config.get("syslog-address", ""))
-    if kind in ("tcp", "udp") and not place.isascii():
+    if kind in ("tcp", "udp", _TLS_KIND) and not place.isascii():
         place = _ascii(place)
+    given = {option: config[option] for option in _TLS if option in config} if kind == _TLS_KIND else {}
     return {
+        **given,
         "kind": kind,
         "place": place,
         "facility": str(_facility(config.get("syslog-facility", ""))),
@@ -136,8 +150,8 @@ def _rfc5424_micro(priority: int, now_ns: int, host: str, tag: str, pid: int) ->
 
 _FORMS = {"": _unix, "rfc3164": _rfc3164, "rfc5424": _rfc5424, "rfc5424micro": _rfc5424_micro}
 
-_Address = str | tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
-"""What connect(2) takes: a path, or what getaddrinfo(3) has found."""
+# With TLS these forms have each message's length before it (RFC 5425, 4.3).
+_COUNTED = frozenset({"rfc5424", "rfc5424micro"})
 
 
 class Sender(sender.Sender):
@@ -148,26 +162,24 @@ class Sender(sender.Sender):
         self._kind, self._place = values["kind"], values["place"]
         self._facility, self._tag = int(values["facility"]), values["tag"]
         self._form = _FORMS[values["form"]]
+        self._counted = self._kind == _TLS_KIND and values["form"] in _COUNTED
         self._host = os.uname().nodename
-        try:
-            self._socket: socket.socket | None = self._connected()
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise SystemFailure(f"dial {self._kind} {self._place}: connect: {reason}") from error
-        except ValueError as error:  # no host can have this name: it has a zero byte, or IDNA does not take it
-            raise SystemFailure(f"dial {self._kind}: lookup {self._place}: no such host") from error
+        self._tls = _tls(values) if self._kind == _TLS_KIND else None
+        self._socket: socket.socket | None = self._connected()
 
     def fileno(self) -> int:
         """The connection's descriptor; -1 while it is broken."""
         return self._socket.fileno() if self._socket is not None else -1
 
-    def send(self, stream: int, line: bytes, partial: sender.Partial | None) -> None:
-        """Send a line as one message; an empty line is not sent, as in dockerd."""
+    def send(self, stream: int, line: bytes, partial: sender.Partial | None, time_ns: int) -> None:
+        """Send a line as one message, with the time of its sending; an empty line is not sent, as in dockerd."""
         if not line:
             return
         priority = self._facility * 8 + _SEVERITIES[stream]
         head = self._form(priority, time.time_ns(), self._host, self._tag, os.getpid())
         message = head.encode("utf-8", "surrogateescape") + line + b"\n"
+        if self._counted:
+            message = b"%d %b" % (len(message), message)
         if self._socket is not None:
             with contextlib.suppress(OSError):  # the server has gone, and may be back
                 self._socket.sendall(message)
@@ -178,34 +190,28 @@ class Sender(sender.Sender):
             self._socket = self._connected()
             self._socket.sendall(message)
 
+    def end(self) -> None:
+        """Let the server read the last message."""
+        if self._socket is not None and self._socket.type == socket.SOCK_STREAM:
+            dial.leave(self._socket, _LEAVE_SECONDS)
+
     def _connected(self) -> socket.socket:
         if not self._kind:
             return self._connected_here()
-        if self._kind in ("unix", "unixgram"):
-            kind = socket.SOCK_STREAM if self._kind == "unix" else socket.SOCK_DGRAM
-            return _connect(socket.AF_UNIX, kind, self._place)
-        host, _, port = self._place.rpartition(":")
-        kind = socket.SOCK_DGRAM if self._kind == "udp" else socket.SOCK_STREAM
-        # As bytes: a text would be encoded by `encodings.idna`, which a long-lived process may not find on disk any
-        # more.
-        found = socket.getaddrinfo(host.strip("[]").encode() or b"localhost", port, 0, kind)
-        family, _, _, _, address = found[0]
-        return _connect(family, kind, address)
+        if self._tls is None:
+            return dial.dial(self._kind, self._place, _SECONDS)
+        host = self._place.rpartition(":")[0].strip("[]")
+        return secure.secured(dial.dial("tcp", self._place, _SECONDS), self._tls, host, _SECONDS)
 
     @staticmethod
     def _connected_here() -> socket.socket:
-        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        for kind in ("unixgram", "unix"):
             for path in _LOCAL_SOCKETS:
-                with contextlib.suppress(OSError):  # it is one of several
-                    return _connect(socket.AF_UNIX, kind, path)
+                with contextlib.suppress(SystemFailure):  # it is one of several
+                    return dial.dial(kind, path, _SECONDS)
         raise Unavailable("Unix syslog delivery error")
 
 
-def _connect(family: int, kind: int, address: _Address) -> socket.socket:
-    made = socket.socket(family, kind | socket.SOCK_CLOEXEC)
-    try:
-        made.connect(address)
-    except BaseException:
-        made.close()
-        raise
-    return made
+def _tls(values: dict[str, str]) -> "ssl.SSLContext":
+    authority, certificate, key = (values.get(option, "") for option in _TLS_FILES)
+    return secure.context(secure.Certificates(authority, certificate, key, _UNCHECKED not in values))

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import Invalid, NotBuilt, SystemFailure
+from engine.errors import Invalid, SystemFailure
 from engine.logs import attributes
 from engine.logs.attributes import Described
 from engine.logs.drivers import journald, jsonfile, syslog
-from engine.monitor.forwarder import Lines, Ring
+from engine.logs.drivers.ring import Ring
+from engine.monitor.forwarder import Lines
 
 ONE = Described("ab" * 32, "name", "busybox:1", "sha256:" + "cd" * 32, ("A=1", "BC=2=3", "D"), {"l": "x", "m.n": "y"})
 # 2026-11-22 00:30:16 UTC
@@ -70,12 +71,6 @@ def test_no_other_facility_is_taken(text):
         syslog._facility(text)
 
 
-def test_tls_is_refused_in_words():
-    for config in ({"syslog-address": "tcp+tls://h"}, {"syslog-tls-ca-cert": "/c"}):
-        with pytest.raises(NotBuilt, match="not built"):
-            syslog.check(config)
-
-
 def test_a_syslog_that_comes_back_gets_the_next_line(tmp_path):
     values = {"kind": "unixgram", "place": str(tmp_path / "s"), "facility": "3", "form": "", "tag": "t"}
     with pytest.raises(SystemFailure, match=r"^dial unixgram /.*/s: connect: no such file or directory$"):
@@ -86,10 +81,10 @@ def test_a_syslog_that_comes_back_gets_the_next_line(tmp_path):
             listener.bind(values["place"])
             listener.settimeout(30)
             sender = sender or syslog.Sender(values)
-            sender.send(2, text, None)
+            sender.send(2, text, None, 0)
             assert listener.recv(100).endswith(b"t[%d]: %b\n" % (os.getpid(), text))
         os.unlink(values["place"])
-        sender.send(1, b"lost", None)
+        sender.send(1, b"lost", None, 0)
 
 
 @pytest.mark.parametrize(("name", "field"), [("a.b", "A_B"), ("_a", "A"), ("__1é", "1_"), ("PATH", "PATH"), ("__", "")])
@@ -116,7 +111,7 @@ def test_an_entry_that_no_datagram_holds_goes_in_a_sealed_file(tmp_path):
         journal.bind(path)
         journal.settimeout(30)
         sender = journald.Sender({"LARGE": "x" * 3_000_000}, path)
-        sender.send(1, b"line", None)
+        sender.send(1, b"line", None, 0)
         data, descriptors, _, _ = socket.recv_fds(journal, 100, 1)
         with open(descriptors[0], "rb") as file:
             file.seek(0)
@@ -171,8 +166,8 @@ def cut(chunks):
 @given(st.lists(st.one_of(st.binary(max_size=9), st.sampled_from([b"\n", b"x" * 9000, b"y" * 16384, b"z" * 40000]))))
 def test_lines_are_cut_wherever_the_chunks_were(chunks):
     sent = cut(chunks)
-    plain = [(text, partial and partial[1:]) for _, text, partial in sent]
-    assert plain == [(text, partial and partial[1:]) for _, text, partial in cut([b"".join(chunks)])]
+    plain = [(text, partial and partial[1:]) for _, text, partial, _ in sent]
+    assert plain == [(text, partial and partial[1:]) for _, text, partial, _ in cut([b"".join(chunks)])]
     assert all(len(text) <= 16384 for text, _ in plain)
     whole = b"".join(text + (b"" if partial and not partial[1] else b"\n") for text, partial in plain)
     assert whole == b"".join(chunks)
@@ -180,28 +175,38 @@ def test_lines_are_cut_wherever_the_chunks_were(chunks):
 
 def test_the_pieces_of_a_line_know_of_each_other():
     sent = cut([b"x" * 40000 + b"\ny\n"])
-    assert [(len(text), partial and partial[1:]) for _, text, partial in sent] == [
+    assert [(len(text), partial and partial[1:]) for _, text, partial, _ in sent] == [
         (16384, (1, False)),
         (16384, (2, False)),
         (7232, (3, True)),
         (1, None),
     ]
-    assert len({partial[0] for _, _, partial in sent[:3]}) == 1
+    assert len({(partial[0], time_ns) for _, _, partial, time_ns in sent[:3]}) == 1
 
 
 def test_a_ring_drops_what_finds_it_full_and_sends_the_rest():
     sent, begun, go = [], threading.Event(), threading.Event()
 
-    def slow(stream, text, partial):
+    def slow(stream, text, partial, time_ns):
         begun.set()
         go.wait(30)
         sent.append(text)
 
     ring = Ring(slow, 10)
-    ring.put(1, b"first", None)
+    ring.put(1, b"first", None, 0)
     assert begun.wait(30)  # it is being sent, and takes no room
     for number in range(5):
-        ring.put(1, b"line%d" % number, None)
+        ring.put(1, b"line%d" % number, None, 0)
     go.set()
     ring.end()
     assert sent == [b"first", b"line0", b"line1"]
+
+
+def test_lines_without_a_text_do_not_fill_the_memory_either():
+    sent, go = [], threading.Event()
+    ring = Ring(lambda *line: (go.wait(30), sent.append(line)), 1000)
+    for _ in range(10000):
+        ring.put(1, b"", None, 0)
+    go.set()
+    ring.end()
+    assert len(sent) < 100

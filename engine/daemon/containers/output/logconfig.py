@@ -18,11 +18,14 @@ from engine.logs.target import LINES, NOTHING, LogTarget, Place
 
 if TYPE_CHECKING:  # each is loaded by the first container that asks for it
     from engine.logs import jsonreader
-    from engine.logs.drivers import journald, none, syslog
+    from engine.logs.drivers import fluentd, gelf, journald, none, splunk, syslog
 else:
     jsonreader = late("engine.logs.jsonreader")
+    fluentd = late("engine.logs.drivers.fluentd")
+    gelf = late("engine.logs.drivers.gelf")
     journald = late("engine.logs.drivers.journald")
     none = late("engine.logs.drivers.none")
+    splunk = late("engine.logs.drivers.splunk")
     syslog = late("engine.logs.drivers.syslog")
 
 DRIVERS: dict[str, Driver] = {
@@ -30,11 +33,14 @@ DRIVERS: dict[str, Driver] = {
     "json-file": jsonfile,
     "syslog": syslog,
     "journald": journald,
+    "gelf": gelf,
+    "fluentd": fluentd,
+    "splunk": splunk,
     "none": none,
 }
 """Every driver that is built, by the name that clients know."""
 # Drivers of the API's definition that this engine does not have.
-UNBUILT_DRIVERS = frozenset({"gelf", "fluentd", "awslogs", "splunk", "gcplogs", "etwlogs"})
+UNBUILT_DRIVERS = frozenset({"awslogs", "gcplogs", "etwlogs"})
 
 BLOCKING, NON_BLOCKING = "blocking", "non-blocking"
 _OF_ALL = frozenset({"mode", "max-buffer-size"}) | local.CACHE_OPTIONS
@@ -63,7 +69,7 @@ def check(log_config: LogConfig) -> None:
         local.cache(config)
         for option in sorted(config):
             if option not in driver.OPTIONS and option not in _OF_ALL:
-                raise Invalid(f"unknown log opt '{option}' for {driver.NAMED}")
+                raise Invalid(driver.UNKNOWN % option)
         for option in _PATTERNS:
             patterns.compile_pattern(config.get(option, ""))  # refuses what could take too long
     driver.check(config)
@@ -107,7 +113,17 @@ def _asked_for(container: Container) -> tuple[Driver, dict[str, str]]:
 def _described(container: Container) -> Described:
     config = container.config
     env, labels = tuple(config["Env"] or ()), dict(config["Labels"] or {})
-    return Described(container.id, container.name, container.image, container.image_id, env, labels)
+    return Described(
+        container.id,
+        container.name,
+        container.image,
+        container.image_id,
+        env,
+        labels,
+        container.path,
+        tuple(container.args),
+        container.created_ns,
+    )
 
 
 def log_path(container: Container, where: paths.Paths) -> str:
