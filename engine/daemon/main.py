@@ -7,20 +7,17 @@ the host goes down, or the settings say so (live-restore).
 """
 
 import contextlib
-import fcntl
 import gc
 import logging
 import os
-import re
 import resource
 import signal
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 from engine import origin
-from engine.daemon import adopt, dump, interrupted, loglines, notify, proxyvariables
+from engine.daemon import adopt, dataroot, dump, interrupted, loglines, notify, proxyvariables
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
@@ -44,18 +41,12 @@ from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.spawner import Spawner
-from engine.daemon.store import buildrecords as build_record_table
-from engine.daemon.store import builds as build_table
 from engine.daemon.store import containers as container_table
-from engine.daemon.store import images as image_table
-from engine.daemon.store import networks as network_table
-from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
-from engine.daemon.store.migrations import MIGRATIONS
 from engine.daemon.volumes.store import Volumes
 from engine.dataclass import dataclass
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
-from engine.kernel import memory, outside, title, wholefile
+from engine.kernel import memory, outside, title
 from engine.late import TYPE_CHECKING, late
 from engine.muxer import select
 from engine.sandbox.cgroups import detection
@@ -90,21 +81,7 @@ else:
 
 log = logging.getLogger(__name__)
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPWR)
-
-# No other user of the host may reach what containers write: a setuid program of theirs would run with its owner's
-# rights on the host too (CVE-2021-41091). The data root itself is shut to other users. So is each directory in it,
-# because a mapped root will have to pass the data root once user namespaces are built. Other users may pass the exec
-# root, because it may hold a socket for a group.
-_ROOTS = {"data": 0o700, "exec": 0o711}
-_PRIVATE = {
-    "data": ("blobs", "buildmounts", "containers", "contexts", "history", "layers", "tmp", "volumes"),
-    "exec": ("containers", "given", "stage"),
-}
-_DATABASE = "engine.db"
-# What dockerd has in its data root, and this engine does not.
-_DOCKERDS_OWN = ("image", "network", "overlay2", "plugins", "swarm", "runtimes", "containerd")
 
 
 @dataclass(slots=True)
@@ -168,8 +145,12 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
     # Blocked before other threads exist, because they inherit the mask: so only `sigwaitinfo` takes these signals,
     # whichever thread the kernel would choose.
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-    _make_roots(settings)
-    with _locked("data", settings.data_root), _locked("exec", settings.exec_root), _pidfile(settings.pidfile):
+    dataroot.make(settings)
+    with (
+        dataroot.locked("data", settings.data_root),
+        dataroot.locked("exec", settings.exec_root),
+        _pidfile(settings.pidfile),
+    ):
         engine = inside.engine = _build(settings, spawner)
         points.hold(engine)
         connection = None if outside.is_here() else outward.Outward(settings.exec_root)
@@ -230,56 +211,6 @@ def _release_images(engine: Engine) -> None:
         log.warning("cannot delete removed images; the next start tries again: %s", error)
 
 
-def _refuse_dockerds(root: str) -> None:
-    """Raise Unavailable for a data root with the state of dockerd: the engine would remove what it does not know."""
-    found = [name for name in _DOCKERDS_OWN if os.path.exists(os.path.join(root, name))]
-    if found and not os.path.exists(os.path.join(root, _DATABASE)):
-        raise Unavailable(
-            f"the data root {root} has the state of dockerd ({', '.join(found)}), which is of another form:"
-            " give the engine a --data-root of its own"
-        )
-
-
-def _make_roots(settings: Settings) -> None:
-    _refuse_dockerds(settings.data_root)
-    for kind, root in (("data", settings.data_root), ("exec", settings.exec_root)):
-        with _usable(f"{kind} root"):
-            os.makedirs(root, mode=_ROOTS[kind], exist_ok=True)
-            # A root of an older daemon may be open to others. A root whose administrator has shut it further stays so.
-            os.chmod(root, stat.S_IMODE(os.stat(root).st_mode) & _ROOTS[kind])
-            for name in _PRIVATE[kind]:
-                path = os.path.join(root, name)
-                os.makedirs(path, mode=0o700, exist_ok=True)
-                os.chmod(path, 0o700)
-
-
-@contextlib.contextmanager
-def _usable(what: str) -> Iterator[None]:
-    """Raise SystemFailure that names `what` for an OSError while the daemon is built."""
-    try:
-        yield
-    except OSError as error:
-        raise SystemFailure(f"the {what} cannot be used: {error}") from error
-
-
-@contextlib.contextmanager
-def _locked(kind: str, root: str) -> Iterator[None]:
-    """Hold the lock of a root directory: two daemons on one root would each think that they own its containers.
-
-    Raises Unavailable when another daemon holds it.
-    """
-    with _usable(f"{kind} root"):
-        descriptor = os.open(os.path.join(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Unavailable(f"another daemon already runs on the {kind} root {root}") from error
-        yield
-    finally:
-        os.close(descriptor)
-
-
 @contextlib.contextmanager
 def _pidfile(path: str) -> Iterator[None]:
     """Keep the daemon's pid in a file while it runs; the file of a daemon that died is replaced. Raises Unavailable."""
@@ -290,7 +221,7 @@ def _pidfile(path: str) -> Iterator[None]:
         other = int(file.read())
         if other != os.getpid() and _alive(other):
             raise Unavailable(f"process {other} of the pid file {path} is still running: stop it or delete the file")
-    with _usable("pid file"), open(path, "w") as file:
+    with dataroot.usable("pid file"), open(path, "w") as file:
         file.write(f"{os.getpid()}\n")
     try:
         yield
@@ -308,19 +239,6 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _engine_id(data_root: str) -> str:
-    """The daemon's own id, a UUID: made at its first start and kept in the data root. Raises OSError."""
-    path = os.path.join(data_root, "engine-id")
-    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError), open(path) as file:
-        known = file.read().strip()
-        if _UUID.fullmatch(known):  # otherwise an older daemon lost power within its first start
-            return known
-    with open("/proc/sys/kernel/random/uuid") as kernel:
-        made = kernel.read().strip()
-    wholefile.write(path, made + "\n")
-    return made
-
-
 def _cgroups(settings: Settings) -> Cgroups:
     """The host's cgroups, by the driver that the settings name or the host's own. Raises Invalid, SystemFailure."""
     found = detection.detect(driver=cgroups.driver(settings.exec_opts), units=lambda: units.Units())
@@ -331,23 +249,11 @@ def _cgroups(settings: Settings) -> Cgroups:
 def _build(settings: Settings, spawner: Spawner) -> Engine:
     profilefile.text(settings.seccomp_profile)
     logconfig.check(logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts))
-    database = Database(
-        os.path.join(settings.data_root, _DATABASE),
-        tuple(
-            statement
-            for table in (
-                *(container_table, image_table, build_table, build_record_table),
-                *(volume_table, network_table),
-            )
-            for statement in table.SCHEMA
-        ),
-        MIGRATIONS,
-        alone=True,
-    )
+    database = dataroot.database(settings.data_root)
     interrupted.forget_torn(database)
-    with _usable("data root"):
+    with dataroot.usable("data root"):
         kind = storage.choose(settings.data_root, settings.storage_driver)
-        identity = _engine_id(settings.data_root)
+        identity = dataroot.engine_id(settings.data_root)
     with database.reading() as connection:
         containers = Roster(container_table.load_all(connection), container_table.load_descriptors(connection))
     loglines.name_by(containers.glance)

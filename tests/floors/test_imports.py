@@ -34,7 +34,7 @@ BASE = (
 ROOMS = {
     "engine.__main__": (
         *("engine.boot", "engine.bundle", "engine.check", "engine.client", "engine.inspection", "engine.kernel"),
-        *("engine.postponed", "engine.rootless", "engine.units"),
+        *("engine.migrate", "engine.postponed", "engine.rootless", "engine.units"),
     ),
     "engine.boot": ("engine.daemon.main", "engine.rootless", "engine.spawner", *BASE),
     "engine.resolver": BASE,
@@ -68,6 +68,8 @@ ROOMS = {
         "_muxer",
         *BASE,
     ),
+    # Writes into a data root that no daemon has, what a daemon reads there.
+    "engine.migrate": ("engine.daemon", *BASE),
     # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
     "engine.inspection": ("engine.daemon.store.names", *BASE),
     # What comes before the boot of a user's daemon.
@@ -98,6 +100,7 @@ ROOMS = {
     "engine.daemon.patterns": BASE,
     "engine.daemon.signals": (),
     "engine.daemon.main": ("engine.daemon", "engine.rootless.outward", *BASE),
+    "engine.daemon.dataroot": ("engine.daemon.store", *BASE),
     "engine.daemon.goingdown": ("engine.daemon.runtime",),
     "engine.daemon.interrupted": (
         "engine.daemon.build",

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from engine.daemon import main
+from engine.daemon import dataroot
 from engine.kernel import wholefile
 
 
@@ -32,9 +32,9 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
 @pytest.mark.parametrize("torn", [b"", b"\0" * 37, b"6f1c", b"\xff\xfe"])
 def test_a_torn_engine_id_is_made_anew_and_stays_then(tmp_path, torn):
     (tmp_path / "engine-id").write_bytes(torn)
-    made = main._engine_id(str(tmp_path))
+    made = dataroot.engine_id(str(tmp_path))
     assert len(made) == 36
-    assert main._engine_id(str(tmp_path)) == made == (tmp_path / "engine-id").read_text().strip()
+    assert dataroot.engine_id(str(tmp_path)) == made == (tmp_path / "engine-id").read_text().strip()
 
 
 def test_an_engine_id_is_whole_or_not_there(tmp_path, monkeypatch):
@@ -45,5 +45,5 @@ def test_an_engine_id_is_whole_or_not_there(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match="No space"):
-        main._engine_id(str(tmp_path))
+        dataroot.engine_id(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
