@@ -15,6 +15,7 @@ from engine.daemon.containers.output.logconfig import DRIVERS
 from engine.daemon.containers.security import confinement
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.parts import DaemonParts
 from engine.kernel import outside, userns
 from engine.late import TYPE_CHECKING, late
@@ -77,6 +78,7 @@ _CGROUP_FEATURES = {
 }
 
 
+@timed("host_info_functions", "system_version")
 def version(newest: str, oldest: str, settings: Settings) -> Object:
     """The API's SystemVersion; `newest` and `oldest` are the API versions that the daemon speaks."""
     system = os.uname()
@@ -108,6 +110,7 @@ def version(newest: str, oldest: str, settings: Settings) -> Object:
     }
 
 
+@timed("host_info_functions", "system_info")
 def info(engine: DaemonParts) -> Object:
     """The API's SystemInfo, its keys in the order in which dockerd shows them."""
     settings = engine.settings
@@ -117,7 +120,7 @@ def info(engine: DaemonParts) -> Object:
     no_firewall = engine.firewall.missing()
     return {
         "ID": engine.id,
-        **_container_counts(engine),
+        **container_counts(engine),
         "Images": engine.images.count(),
         "Driver": engine.storage,
         "DriverStatus": [["Backing Filesystem", filesystem_of(settings.data_root)], ["Muxer", engine.muxer]],
@@ -222,7 +225,8 @@ def _firewall(engine: DaemonParts) -> Object | None:
     }
 
 
-def _container_counts(engine: DaemonParts) -> dict[str, int]:
+def container_counts(engine: DaemonParts) -> dict[str, int]:
+    """How many containers there are, and in which states, by the keys of GET /info."""
     states = [container.snapshot() for container in engine.containers.all()]
     running = sum(state.status == "running" for state in states)
     paused = sum(state.status == "paused" for state in states)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from engine.commandline import Option, Value
 from engine.errors import Invalid
-from engine.literals import boolean, natural
+from engine.literals import LAST_PORT, boolean, natural
 
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 LOG_FORMATS = ("text", "json")
@@ -52,6 +52,13 @@ def check_labels(labels: Iterable[str]) -> tuple[str, ...]:
             raise Invalid(f"conflict labels for {name}={value} and {name}={found[name]}")
         found[name] = value
     return tuple(f"{name}={value}" for name, value in found.items())
+
+
+def _address(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if text and (not colon or natural(port, LAST_PORT) is None or (":" in host) != host.startswith("[")):
+        raise Invalid(f"error parsing tcp address: {text}: give HOST:PORT")
+    return text
 
 
 def _resource(text: str) -> str:
@@ -144,6 +151,13 @@ OPTIONS = (
         default=(),
         value="resource",
         key="node-generic-resources",
+    ),
+    Option(
+        "metrics-addr",
+        "HOST:PORT at which GET /metrics tells in Prometheus's form what the daemon does, to everybody who asks",
+        check=_address,
+        value="address",
+        key="metrics-addr",
     ),
     Option(
         "experimental",

@@ -54,6 +54,7 @@ class Settings:
     exec_opts: `name=value` each, see `cgroups`; cgroup_parent: of containers that name none, empty for the cgroup
         driver's own
     log_driver: of containers that name none; log_opts: `name=value` each, its options
+    metrics_addr: `host:port`, or empty
     labels, node_generic_resources, features: `name=value` each; a feature's value is `true` or `false`
     bridge: an existing bridge, `none`, or empty for the engine's own; bip*: its address and prefix; all settings about
         addresses may be empty, except ip; mtu: decimal, 0 for the kernel's
@@ -78,6 +79,7 @@ class Settings:
     log_format: str
     labels: tuple[str, ...]
     node_generic_resources: tuple[str, ...]
+    metrics_addr: str
     experimental: bool
     features: tuple[str, ...]
     min_api_version: str

@@ -12,7 +12,10 @@ from tests.floors.sources import PROJECT, Import, exists, files, imports, module
 
 # Open to every room of the daemon: what a thread tells an operator of itself, what a verb may ask for, and what a
 # stream is to its reader.
-DAEMONS_OWN = {"engine.daemon.busy", "engine.daemon.locks", "engine.daemon.parts", "engine.daemon.streams"}
+DAEMONS_OWN = {
+    *("engine.daemon.busy", "engine.daemon.locks", "engine.daemon.measured"),
+    *("engine.daemon.parts", "engine.daemon.streams"),
+}
 TYPES = "engine.daemon.parts"
 OPEN_TO_ALL = (
     "engine.errors",
@@ -89,6 +92,7 @@ ROOMS = {
     "engine.daemon.clock": (),
     "engine.daemon.busy": (),
     "engine.daemon.locks": (),
+    "engine.daemon.measured": (),
     # Types alone, of all the rooms; a test sees to it that it loads none of them.
     "engine.daemon.parts": ("engine.daemon", *BASE),
     "engine.daemon.streams": (),
@@ -469,7 +473,8 @@ NUMBERS = {
         *("network/drivers/parents", "signals", "tar/reader", "tar/retime"),
     ),
     "the kernel's, the host's or the operator's": (
-        *("api/listeners", "containers/contents/rootfs", "containers/mounts/preparing", "containers/stats/samples"),
+        *("api/listeners", "api/metricspage", "containers/contents/rootfs", "containers/mounts/preparing"),
+        "containers/stats/samples",
         *("containers/top/psfields", "containers/top/table", "info", "main", "network/ports"),
     ),
     "the engine's own": (

@@ -98,6 +98,16 @@ def open_listeners(settings: Settings, environ: Mapping[str, str] = os.environ) 
     return listeners
 
 
+def open_metrics(address: str) -> list[Listener]:
+    """Open the socket for metrics at `host:port`, on which any client may ask. Raises SystemFailure."""
+    host, _, port = address.rpartition(":")
+    try:
+        listening = outside.call(lambda: _bound(host.strip("[]"), int(port)))
+    except OSError as error:
+        raise SystemFailure(f"cannot listen on {address} for metrics: {error.strerror}") from error
+    return [Listener(listening, f"tcp://{address} (metrics)")]
+
+
 def _open_unix(path: str, settings: Settings, environ: Mapping[str, str]) -> Iterator[Listener]:
     if len(os.fsencode(path)) > _PATH_LIMIT:
         raise Invalid(f"the path of a Unix socket is at most {_PATH_LIMIT} bytes long: {path}")

@@ -4,12 +4,19 @@ settings.
 The daemon's main thread makes and stops it.
 """
 
+from engine.daemon import measured
 from engine.daemon.api import versions
 from engine.daemon.api.acceptor import Acceptor
 from engine.daemon.api.dispatch import Dispatcher
-from engine.daemon.api.listeners import open_listeners
+from engine.daemon.api.listeners import open_listeners, open_metrics
 from engine.daemon.api.routes import ROUTES
 from engine.daemon.parts import DaemonParts
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # most daemons serve no metrics
+    from engine.daemon.api import metricspage
+else:
+    metricspage = late("engine.daemon.api.metricspage")
 
 
 class Servers(Acceptor):
@@ -18,3 +25,19 @@ class Servers(Acceptor):
     def __init__(self, engine: DaemonParts):
         versions.declare(engine.settings.experimental, engine.settings.min_api_version)
         super().__init__(open_listeners(engine.settings), Dispatcher(engine, ROUTES))
+        self._metrics: Acceptor | None = None
+        if engine.settings.metrics_addr:
+            measured.begin()
+            self._metrics = Acceptor(open_metrics(engine.settings.metrics_addr), metricspage.MetricsPage(engine))
+
+    def start(self) -> None:
+        """Begin to accept connections; returns at once."""
+        if self._metrics is not None:
+            self._metrics.start()
+        super().start()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Accept no more, and let the answers under way end for at most `seconds`."""
+        if self._metrics is not None:
+            self._metrics.stop(0.0)
+        super().stop(seconds)

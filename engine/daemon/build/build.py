@@ -7,6 +7,7 @@ line of the answer is a plain HTTP error, as with dockerd. A later error is the 
 import contextlib
 from collections.abc import Callable, Iterator
 
+from engine.daemon import measured
 from engine.daemon.build import building
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context, Fetching, Source, opened
@@ -87,6 +88,7 @@ def build(
 
     progress: takes the answer's lines
     """
+    measured.count("builds_triggered")
     output = Lines(progress, options.quiet, options.shows_ids)
     how = Fetching(output.downloading(options.remote, "Downloading context"), caller.check)
     with opened(engine.settings.data_root, body, options.remote, options.dockerfile, how) as context:

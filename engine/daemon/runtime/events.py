@@ -94,12 +94,13 @@ class Subscription:
 
 
 class Events:
-    """The bus of one daemon."""
+    """The bus of one daemon. published: how many events there were"""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._past: deque[Event] = deque(maxlen=KEPT)
         self._subscriptions: list[Subscription] = []
+        self.published = 0
 
     def publish(self, kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
         """Give an event to all subscribers. Each event gets a later time than the one before it."""
@@ -109,6 +110,7 @@ class Events:
                 moment = self._past[-1].time_ns + 1
             event = Event(kind, action, actor, attributes, moment)
             self._past.append(event)
+            self.published += 1
             for subscription in self._subscriptions:
                 subscription.give(event)
             if any(each.dropped for each in self._subscriptions):

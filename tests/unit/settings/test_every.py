@@ -120,6 +120,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "log-format": "json",
         "labels": ["a=b"],
         "node-generic-resources": ["gpu=2"],
+        "metrics-addr": "127.0.0.1:9323",
         "experimental": True,
         "features": {"buildkit": False},
         "min-api-version": "1.30",
@@ -324,7 +325,13 @@ def test_every_option_can_be_given_on_the_command_line():
     values |= {"default-gateway": "10.1.0.2", "default-gateway-v6": "fd00::2", "host-gateway-ip": "10.1.0.3"}
     values |= {"default-address-pool": "base=10.0.0.0/8,size=24", "default-network-opt": "bridge=a=b"}
     values |= {"dns": "9.9.9.9", "dns-search": "example.org", "dns-opt": "ndots:2"}
-    values |= {"builder-entitlement": "none", "log-format": "json", "label": "a=b", "node-generic-resource": "a=b"}
+    values |= {
+        "builder-entitlement": "none",
+        "metrics-addr": "[::1]:9",
+        "log-format": "json",
+        "label": "a=b",
+        "node-generic-resource": "a=b",
+    }
     values |= {"storage-driver": "vfs", "storage-opt": "overlay2.override_kernel_check=1", "nri-opts": "enable=false"}
     values |= {"default-ipc-mode": "private", "default-cgroupns-mode": "host", "default-shm-size": "1g"}
     values |= {"firewall-backend": "nftables", "bridge-accept-fwmark": "1"}

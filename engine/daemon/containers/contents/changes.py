@@ -19,6 +19,7 @@ from engine.daemon.containers.record import Container
 from engine.daemon.images.layers import merged
 from engine.daemon.images.layers.whiteouts import OPAQUE, WHITEOUT
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.parts import ContentParts
 from engine.daemon.tar.writer import open_file
 from engine.dataclass import dataclass
@@ -64,6 +65,7 @@ class Change:
     kind: int
 
 
+@timed("container_actions", "changes")
 def changes(engine: ContentParts, container: Container) -> list[Object]:
     """The FilesystemChange of each path that differs. A directory comes before the files in it."""
     return compare(engine, container, lambda _, found: [{"Path": change.path, "Kind": change.kind} for change in found])

@@ -31,6 +31,7 @@ from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.layers.whiteouts import WHITEOUT
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts, ContentParts
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.dataclass import dataclass
@@ -73,6 +74,7 @@ class AskedCommit:
     config: Config | None = None
 
 
+@timed("container_actions", "commit")
 def commit(engine: ContainerParts, container: Container, asked: AskedCommit) -> str:
     """Make the image and return its id. Raises Invalid, Conflict, NotFound, SystemFailure."""
     name = _name(asked)

@@ -12,6 +12,7 @@ from engine.daemon.containers.endpoints import ending, etc, keeping, moving, req
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.network.record import Network, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
@@ -19,6 +20,7 @@ from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
 _NOT_RUNNING = "container {} is not running"
 
 
+@timed("network_actions", "connect")
 def connect(engine: EndpointParts, network_reference: str, container_reference: str, settings: Object | None) -> None:
     """Connect the container. settings: EndpointSettings of the API, or None.
 

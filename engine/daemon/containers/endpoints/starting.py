@@ -11,6 +11,7 @@ from engine.daemon.containers.endpoints import ending, etc, portspecs, requested
 from engine.daemon.containers.endpoints.keeping import keep
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import EndpointSettings
+from engine.daemon.measured import timed
 from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.late import TYPE_CHECKING, late
@@ -48,6 +49,7 @@ class Start:
             for network, _ in self._pairs:
                 wires.bring_up(self._engine, network)
 
+    @timed("network_actions", "allocate")
     def _join(self) -> None:
         engine, container = self._engine, self._container
         networks = wires.networks_of(engine, container)

@@ -9,6 +9,7 @@ under `Container.changed`, so a probe that ends after its container was paused, 
 import logging
 import time
 
+from engine.daemon import measured
 from engine.daemon.clock import SECOND
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.health import verdicts
@@ -111,6 +112,9 @@ class _Monitor:
             return
         begun_ns = time.time_ns()
         exit_code, output = self._run()
+        measured.count("health_checks")
+        if exit_code:
+            measured.count("health_checks_failed")
         probe = Probe(begun_ns, time.time_ns(), exit_code, output)
         with container.changed:
             if container.probing is not self:

@@ -20,6 +20,7 @@ from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import cgroupparent
 from engine.daemon.containers.verbs import remove, start
+from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
@@ -94,6 +95,7 @@ def record(
             container.changed.notify_all()
 
 
+@timed("network_actions", "release")
 def _leave_networks(engine: ContainerParts, container: Container) -> None:
     """Give back the networks before the end is announced.
 

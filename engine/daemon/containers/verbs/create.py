@@ -23,6 +23,7 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
 from engine.daemon.images.image import descriptor as describe
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.network.record import BUILTIN
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import containers as table
@@ -56,6 +57,7 @@ class Trees:
     shown: Mapping[str, tuple[str, ...]]
 
 
+@timed("container_actions", "create")
 def create(
     engine: ContainerParts,
     name: str | None,

@@ -12,6 +12,7 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.verbs import kill
+from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
@@ -77,6 +78,7 @@ def _kill(engine: ContainerParts, container: Container, state: State, force: boo
         raise Conflict(f'cannot remove container "{name}": could not kill container')
 
 
+@timed("container_actions", "delete")
 def finish(engine: ContainerParts, container: Container, volumes: bool = False, lasting: bool = True) -> None:
     """Remove a container that does not run, also one whose removal an earlier daemon began.
 

@@ -18,6 +18,7 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import cgroupparent, copied, joins, specify, tracers
 from engine.daemon.containers.verbs import remove, wait
+from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
@@ -74,6 +75,7 @@ def start(engine: ContainerParts, container: Container) -> None:
     wait.entrust(engine, container)
 
 
+@timed("container_actions", "start")
 def launch(engine: ContainerParts, container: Container, *, by_hand: bool) -> None:
     """Make the next run; if that fails, nothing of it stays. The caller holds `operation`."""
     try:

@@ -10,6 +10,7 @@ from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.verbs.listing import created_seconds
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.errors import NotFound, SystemFailure
 
 _MISSING = "<missing>"
@@ -17,6 +18,7 @@ _MISSING = "<missing>"
 _MOST_PARENTS = 10_000
 
 
+@timed("image_actions", "history")
 def history(store: Catalogue, image: Image) -> list[Object]:
     """A HistoryResponseItem of each step. Raises SystemFailure if the history has more layers than the image."""
     steps = image.config.get("history")

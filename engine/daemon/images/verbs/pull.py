@@ -22,6 +22,7 @@ from engine.daemon.images.registry.reads import Registry, registries
 from engine.daemon.images.registry.report import Progress, Report
 from engine.daemon.images.registry.transport import ConnectFailure
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.store import blobsources
 from engine.daemon.tar.space import NoSpace
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
@@ -74,6 +75,7 @@ def pull_all(
         _pull(store, one, wanted, auth, report, gone)
 
 
+@timed("image_actions", "pull")
 def _pull(
     store: Catalogue,
     reference: Reference,

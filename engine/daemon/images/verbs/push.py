@@ -23,6 +23,7 @@ from engine.daemon.images.registry.report import Progress, Report
 from engine.daemon.images.registry.upload import Blob
 from engine.daemon.images.registry.writes import Upload, Writer
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.store import blobsources
 from engine.errors import Invalid, NotFound, Unauthorized
 
@@ -33,6 +34,7 @@ _MOST_SOURCES = 3
 _MOST_NEIGHBOURS = 16
 
 
+@timed("image_actions", "push")
 def push(
     store: Catalogue, text: str, tag: str, platform_text: str | None, auth: Object | None, progress: Progress
 ) -> None:

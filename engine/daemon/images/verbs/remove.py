@@ -12,6 +12,7 @@ from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.usedby import UsedBy, User, standing
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.store import images as table
 from engine.dataclass import dataclass, field
 from engine.errors import Conflict, Invalid, NotFound
@@ -43,6 +44,7 @@ def short_id(identity: str) -> str:
     return identity.removeprefix("sha256:")[:_SHORT]
 
 
+@timed("image_actions", "delete")
 def remove(
     store: Catalogue, ref: str, force: bool, noprune: bool, used_by: UsedBy, platforms: Sequence[str] = ()
 ) -> list[Object]:
