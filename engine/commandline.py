@@ -14,7 +14,14 @@ from engine.literals import integer
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
-Value = str | bool | int | tuple[str, ...]
+
+class Structured:
+    """A value with a form of its own, which only the configuration file can say."""
+
+    __slots__ = ()
+
+
+Value = str | bool | int | tuple[str, ...] | Structured
 """The value given for an option: of a `text`, of a `flag`, of a `number`, or all values of a `list`."""
 Given = Mapping[str, Value]
 """The values given for options, by the options' long names."""
@@ -56,6 +63,8 @@ class Option:
             return "true" if self.default else ""
         if isinstance(self.default, int):
             return str(self.default or "")
+        if isinstance(self.default, Structured):
+            return ""
         return ", ".join(self.default) if isinstance(self.default, tuple) else self.default
 
 

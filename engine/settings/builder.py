@@ -1,6 +1,6 @@
 """Declares the daemon's options on builds, and reads their form in daemon.json.
 
-Pure. The names and the form are dockerd's: {"builder": {"entitlements": {"network-host": true}}}.
+Pure. The names and the form are dockerd's: {"builder": {"entitlements": {"network-host": true}, "gc": {...}}}.
 """
 
 import json
@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from engine.commandline import Option, Value
 from engine.errors import Invalid
+from engine.settings import gcpolicy
+from engine.settings.gcpolicy import GcPolicy
 
 _ENTITLEMENTS = {"network-host": True, "security-insecure": False}
 """What a build may be given that asks for it → whether it may where nobody says otherwise."""
@@ -21,16 +23,13 @@ def _entitlement(text: str) -> str:
 
 
 def _of_file(value: object) -> tuple[str, ...]:
-    """The entitlements that are granted, of the object `builder`."""
-    if not isinstance(value, dict) or not isinstance(value.get("entitlements") or {}, dict):
+    """The entitlements that are granted, of the object `builder.entitlements`."""
+    if not isinstance(value, dict):
         raise Invalid(f"expected an object, got {json.dumps(value)}")
-    if others := sorted(value.keys() - {"entitlements"}):
-        raise Invalid(f"{', '.join(others)} is not built in this engine")
-    given = value.get("entitlements") or {}
-    for name, granted in given.items():
+    for name, granted in value.items():
         if name not in _ENTITLEMENTS or not isinstance(granted, bool):
             raise Invalid(f"invalid entitlement {name}: {json.dumps(granted)}")
-    return tuple(name for name, granted in (_ENTITLEMENTS | given).items() if granted) or (_NONE,)
+    return tuple(name for name, granted in (_ENTITLEMENTS | value).items() if granted) or (_NONE,)
 
 
 OPTIONS = (
@@ -41,7 +40,16 @@ OPTIONS = (
         check=_entitlement,
         default=tuple(name for name, granted in _ENTITLEMENTS.items() if granted),
         value="name",
-        key="builder",
+        key="builder.entitlements",
     ),
 )
-FILE_READERS: dict[str, Callable[[object], Value]] = {"builder": _of_file}
+FILE_ONLY = (
+    Option(
+        "builder-gc",
+        "What the build cache lets go of by itself: enabled, defaultReservedSpace, defaultMaxUsedSpace,"
+        " defaultMinFreeSpace, and a policy of rules, as dockerd has them",
+        default=GcPolicy(),
+        key="builder.gc",
+    ),
+)
+FILE_READERS: dict[str, Callable[[object], Value]] = {"builder.entitlements": _of_file, "builder.gc": gcpolicy.read}

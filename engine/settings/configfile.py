@@ -15,8 +15,8 @@ from engine.errors import Invalid
 Readers = Mapping[str, Callable[[object], Value]]
 """Key → the function that reads its value from the file, where that has a form of its own there."""
 
-GROUP = "proxies"
-"""The one object of the file whose members are options of their own; their keys here are `proxies.NAME`."""
+GROUPS = ("proxies", "builder")
+"""The objects of the file whose members are options of their own; their keys here are `proxies.NAME`."""
 _LARGEST = 1 << 20
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 # A key that older versions of dockerd had for a single value → the key of today, which has a list.
@@ -85,12 +85,13 @@ def values(text: str, options: Sequence[Option], readers: Readers, given: Given)
 
 
 def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    group = document.get(GROUP) or {}
-    if not isinstance(group, dict):
-        raise Invalid(f"{GROUP}: expected an object, got {json.dumps(group)}")
-    return {key: each for key, each in document.items() if key != GROUP} | {
-        f"{GROUP}.{key}": each for key, each in group.items()
-    }
+    found = {key: each for key, each in document.items() if key not in GROUPS}
+    for group in GROUPS:
+        members = document.get(group) or {}
+        if not isinstance(members, dict):
+            raise Invalid(f"{group}: expected an object, got {json.dumps(members)}")
+        found |= {f"{group}.{key}": each for key, each in members.items()}
+    return found
 
 
 def _renamed(document: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def _is_empty(value: Any) -> bool:
 def _check_once(found: Iterable[tuple[Option, Any]], given: Given) -> None:
     """Raise Invalid for options that stand on the command line too."""
     twice = [
-        f"{option.key.removeprefix(GROUP + '.')}: (from flag: {_shown(given[option.name])}, from file: {_shown(value)})"
+        f"{option.key.rpartition('.')[2]}: (from flag: {_shown(given[option.name])}, from file: {_shown(value)})"
         for option, value in sorted(found, key=lambda pair: pair[0].name)
         if option.name in given
     ]

@@ -26,6 +26,7 @@ from engine.settings import (
     transfers,
     whose,
 )
+from engine.settings.gcpolicy import GcPolicy
 from engine.settings.whose import DOCKERD, ROOTS
 
 VERSION = "0.1.0"
@@ -58,7 +59,7 @@ class Settings:
     labels, node_generic_resources, features: `name=value` each; a feature's value is `true` or `false`
     bridge: an existing bridge, `none`, or empty for the engine's own; bip*: its address and prefix; all settings about
         addresses may be empty, except ip; mtu: decimal, 0 for the kernel's
-    builder: what builds are given that ask for it: names of entitlements in dockerd's form, or `none`
+    entitlements: what builds are given that ask for it, by dockerd's names, or `none`; gc: of the build cache
     default_address_pools: `base,bits` each; default_network_opts: `driver=name=value` each
     unguarded: the administrator has said that whoever reaches a TCP socket may use it
     notes: lines for the log, about options that change nothing
@@ -134,7 +135,8 @@ class Settings:
     dns_search: tuple[str, ...]
     dns_opts: tuple[str, ...]
     host_gateway_ips: tuple[str, ...]
-    builder: tuple[str, ...]
+    entitlements: tuple[str, ...]
+    gc: GcPolicy
     unguarded: bool
     notes: tuple[str, ...]
 
@@ -203,7 +205,7 @@ OPTIONS = (
     *elsewhere.OPTIONS,
     *_ASKED,
 )
-FILE_ONLY = advertised.FILE_ONLY
+FILE_ONLY = (*advertised.FILE_ONLY, *builder.FILE_ONLY)
 """What only the configuration file may say."""
 _FILE_READERS: configfile.Readers = {
     **advertised.FILE_READERS,

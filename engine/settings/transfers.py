@@ -8,7 +8,6 @@ from collections.abc import Callable
 from engine.commandline import Option
 from engine.errors import Invalid
 from engine.literals import integer
-from engine.settings.configfile import GROUP
 
 
 def _mirror(text: str) -> str:
@@ -49,7 +48,7 @@ def _number(name: str, help_: str, default: int) -> Option:
 
 
 def _proxy(name: str, help_: str, value: str) -> Option:
-    return Option(name, help_, value=value, key=f"{GROUP}.{name}")
+    return Option(name, help_, value=value, key=f"proxies.{name}")
 
 
 OPTIONS = (

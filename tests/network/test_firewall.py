@@ -165,6 +165,38 @@ def test_who_comes_by_a_trusted_interface_reaches_published_ports_directly(apart
                 assert ask(outside, outside.gateway, 8105) == outside.address
 
 
+def test_a_daemon_may_let_everybody_reach_published_ports_directly(world: World) -> None:
+    """`--allow-direct-routing`: at the containers' own addresses, and no other port of theirs."""
+    with running(world.daemon(["--allow-direct-routing"], machine=world.machine())) as daemon:
+        daemon.import_busybox()
+        with Host(daemon.namespaces) as outside:
+            outside.route("10.80.0.0/24")
+            with network(daemon, "plain", IPAM=pool("10.80.0.0/24")), container(daemon, "plain", ["8106:80"]) as place:
+                network(daemon, "direct", IPAM=pool("10.80.0.0/24")),
+                container(daemon, "direct", ["8106:80"]) as place,
+            ):
+                with serving(place, 80), serving(place, 81):
+                    assert ask(outside, place.address, 80) == outside.address
+                    assert silent((outside, place.address, 81))
+
+
+def test_packets_with_the_daemons_mark_are_let_in(world: World) -> None:
+    """`--bridge-accept-fwmark`: what another program of the host has marked; nothing else, as before."""
+    with running(world.daemon(["--bridge-accept-fwmark", "0x2/0x3"], machine=world.machine())) as daemon:
+        daemon.import_busybox()
+        with Host(daemon.namespaces) as outside:
+            outside.route("10.81.0.0/24")
+            with network(daemon, "marked", IPAM=pool("10.81.0.0/24")), container(daemon, "marked") as place:
+                nft(daemon, "add table inet marks")
+                nft(daemon, "add chain inet marks early { type filter hook prerouting priority -150; }")
+                nft(daemon, "add rule inet marks early tcp dport 80 meta mark set 0x6")
+                nft(daemon, "add rule inet marks early tcp dport 81 meta mark set 0x3")
+                with serving(place, 80), serving(place, 81):
+                    assert ask(outside, place.address, 80) == outside.address
+                    assert silent((outside, place.address, 81))
+                nft(daemon, "delete table inet marks")
+
+
 def test_ipv6_has_the_same_walls(apart: Daemon, outside: Host) -> None:
     """Masqueraded outward, not reached inward, apart from other networks."""
     outside.route("fd70::/16")

@@ -13,7 +13,8 @@ from engine.daemon.build import prune
 from engine.daemon.build.prune import AskedPruning, Record
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
-from engine.dataclass import dataclass
+from engine.dataclass import dataclass, replace
+from engine.settings.gcpolicy import GcPolicy, GcRule
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,9 @@ _next_at = 0.0  # guarded by `_lock`
 class Rule:
     """What goes: records of these kinds (None: of all) that were not used for `idle_ns`, while there is too much.
 
-    reserved: bytes that may stay, or percent of the disk where that is not 0; most, free: percent of the disk that the
-    cache may take, and that are to be free, 0 for no such bound
+    all, filters: as of a pruning
+    reserved: bytes that may stay, or percent of the disk where that is not 0; most, free: the same of what the cache
+    may take, and of what is to be free; 0 for no such bound
     """
 
     kinds: frozenset[str] | None = None
@@ -37,6 +39,10 @@ class Rule:
     reserved: int = 0
     most: int = 0
     free: int = 0
+    most_bytes: int = 0
+    free_bytes: int = 0
+    all: bool = False
+    filters: tuple[tuple[str, str], ...] = ()
 
 
 # As in BuildKit's cmd/buildkitd/config, gcpolicy.go.
@@ -57,16 +63,33 @@ def begin(engine: ContainerParts) -> None:
     later(tend, engine)
 
 
+def rules_of(policy: GcPolicy) -> tuple[Rule, ...]:
+    """The rules by the daemon's settings; as in dockerd, a bound of one kind there leaves those of no other kind."""
+    if not policy.enabled:
+        return ()
+    if policy.rules is not None:
+        return tuple(_bounded(Rule(all=each.all, filters=each.filters), each) for each in policy.rules)
+    if policy.default == GcRule():
+        return RULES
+    return (RULES[0], *(_bounded(replace(each, reserved=0, most=0, free=0), policy.default) for each in RULES[1:]))
+
+
+def _bounded(rule: Rule, bounds: GcRule) -> Rule:
+    return replace(rule, reserved_bytes=bounds.reserved, most_bytes=bounds.most, free_bytes=bounds.free)
+
+
 def tend(engine: ContainerParts) -> None:
     """Apply each rule in turn. Raises SystemFailure where the database cannot be written."""
     found = os.statvfs(engine.settings.data_root)
     disk = found.f_blocks * found.f_frsize
     now = time.time_ns()
-    for rule in RULES:
+    for rule in rules_of(engine.settings.gc):
         asked = AskedPruning(
+            all=rule.all,
+            filters={name: tuple(value for of, value in rule.filters if of == name) for name, _ in rule.filters},
             reserved=max(rule.reserved_bytes, disk * rule.reserved // 100),
-            most=disk * rule.most // 100,
-            free=disk * rule.free // 100,
+            most=max(rule.most_bytes, disk * rule.most // 100),
+            free=max(rule.free_bytes, disk * rule.free // 100),
             test=lambda record, rule=rule: _fits(record, rule, now),  # type: ignore[misc]
         )
         removed = prune.pruned(engine, asked, told=False)

@@ -140,7 +140,7 @@ def built(
     targets = caching.targets_of(asked)
     _refuse(asked)
     _check_ref(asked["Ref"])
-    allowed = entitlements.granted(asked["Entitlements"], engine.settings.builder)
+    allowed = entitlements.granted(asked["Entitlements"], engine.settings.entitlements)
     job = jobs.begin(asked, allowed, functools.partial(caching.lend_to, engine))
     try:
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:

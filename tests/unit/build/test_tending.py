@@ -12,6 +12,8 @@ from engine.daemon.build.tending import Rule
 from engine.daemon.runtime.events import Events
 from engine.daemon.store import buildresults, builds, images
 from engine.daemon.store.database import Database
+from engine.dataclass import replace
+from engine.settings.gcpolicy import GcPolicy, GcRule
 from tests.harness.parts import Parts, settings, told
 
 DAY = 24 * 3600 * 10**9
@@ -92,3 +94,19 @@ def test_it_is_done_once_in_a_while(engine: Parts, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tending, "_next_at", time.monotonic() - 1)
     tending.begin(engine)
     assert len(calls) == 2
+
+
+def test_the_settings_may_switch_it_off_or_have_bounds_and_rules_of_their_own(
+    engine: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk(monkeypatch, 15 << 20, 1 << 20)
+    engine.settings = replace(engine.settings, gc=GcPolicy(enabled=False))
+    tending.tend(engine)
+    assert len(left(engine)) == 4
+    engine.settings = replace(engine.settings, gc=GcPolicy(default=GcRule(reserved=3 << 20)))
+    tending.tend(engine)
+    assert left(engine) == ["cached mount mount 1", "cached mount mount 3", "step 5"]
+    rule = GcRule(filters=(("type", "exec.cachemount"), ("unused-for", "48h")))
+    engine.settings = replace(engine.settings, gc=GcPolicy(rules=(rule,)))
+    tending.tend(engine)
+    assert left(engine) == ["cached mount mount 1", "step 5"]

@@ -18,12 +18,12 @@ from tests.unit.settings.test_every import made
     ],
 )
 def test_entitlements_of_the_file(tmp_path: Path, document: dict, granted: tuple) -> None:
-    assert made(tmp_path, document=document).builder == granted
+    assert made(tmp_path, document=document).entitlements == granted
 
 
 @pytest.mark.parametrize(
     "value",
-    [[], {"gc": {"enabled": True}}, {"entitlements": {"weather": True}}, {"entitlements": {"network-host": "yes"}}],
+    [[], {"history": {}}, {"gc": [1]}, {"entitlements": {"weather": True}}, {"entitlements": {"network-host": "yes"}}],
 )
 def test_what_is_wrong_in_the_file(tmp_path: Path, value: object) -> None:
     with pytest.raises(Invalid, match="builder"):
@@ -31,7 +31,7 @@ def test_what_is_wrong_in_the_file(tmp_path: Path, value: object) -> None:
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    assert made(tmp_path, ["--builder-entitlement", "security-insecure"]).builder == ("security-insecure",)
-    assert made(tmp_path, ["--builder-entitlement", "none"]).builder == ("none",)
+    assert made(tmp_path, ["--builder-entitlement", "security-insecure"]).entitlements == ("security-insecure",)
+    assert made(tmp_path, ["--builder-entitlement", "none"]).entitlements == ("none",)
     with pytest.raises(Invalid, match="builder-entitlement"):
         made(tmp_path, ["--builder-entitlement", "weather"])

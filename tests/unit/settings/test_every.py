@@ -8,7 +8,8 @@ import pytest
 from engine.commandline import parse
 from engine.dataclass import fields
 from engine.errors import Invalid
-from engine.settings import elsewhere, every, whose
+from engine.settings import advertised, configfile, elsewhere, every, whose
+from engine.settings.gcpolicy import GcPolicy
 
 ROOT = Path(__file__).parents[3]
 
@@ -174,11 +175,11 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "dns-search": ["example.org"],
         "dns-opts": ["ndots:2"],
         "host-gateway-ips": ["10.1.1.1", "fd00::1"],
-        "builder": {"entitlements": {"security-insecure": True}},
+        "builder": {"entitlements": {"security-insecure": True}, "gc": {"enabled": False}},
     }
     kept = [each for each in (*every.OPTIONS, *every.FILE_ONLY) if each not in elsewhere.OPTIONS]
-    proxies = {f"proxies.{name}" for name in document["proxies"]}
-    assert document.keys() - {"proxies"} | proxies == {option.key for option in kept if option.key}
+    grouped = {f"{group}.{name}" for group in configfile.GROUPS for name in document[group]}
+    assert document.keys() - set(configfile.GROUPS) | grouped == {option.key for option in kept if option.key}
     chosen = made(tmp_path, document=document)
     expected = document | {
         "hosts": ("unix:///a", "fd://"),
@@ -194,7 +195,8 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "dns-search": ("example.org",),
         "dns-opts": ("ndots:2",),
         "host-gateway-ips": ("10.1.1.1", "fd00::1"),
-        "builder": ("network-host", "security-insecure"),
+        "entitlements": ("network-host", "security-insecure"),
+        "gc": GcPolicy(enabled=False),
         "labels": ("a=b",),
         "node-generic-resources": ("gpu=2",),
         "features": ("buildkit=false",),
@@ -203,7 +205,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "notes": (),
         **document["proxies"],
     }
-    del expected["proxies"]
+    del expected["proxies"], expected["builder"]
     assert chosen == every.Settings(**{key.replace("-", "_"): value for key, value in expected.items()})
 
 
@@ -310,7 +312,7 @@ def test_an_argument_that_is_no_option_is_refused(tmp_path):
 
 
 def test_the_defaults_of_the_table_pass_their_own_checks():
-    for option in (*every.OPTIONS, *every.FILE_ONLY):
+    for option in (*every.OPTIONS, *advertised.FILE_ONLY):
         defaults = option.default if isinstance(option.default, tuple) else (option.default,)
         for default in defaults:
             if default and option.kind != "flag":
