@@ -171,10 +171,7 @@ def test_a_daemon_may_let_everybody_reach_published_ports_directly(world: World)
         daemon.import_busybox()
         with Host(daemon.namespaces) as outside:
             outside.route("10.80.0.0/24")
-            with network(daemon, "plain", IPAM=pool("10.80.0.0/24")), container(daemon, "plain", ["8106:80"]) as place:
-                network(daemon, "direct", IPAM=pool("10.80.0.0/24")),
-                container(daemon, "direct", ["8106:80"]) as place,
-            ):
+            with network(daemon, "open", IPAM=pool("10.80.0.0/24")), container(daemon, "open", ["8106:80"]) as place:
                 with serving(place, 80), serving(place, 81):
                     assert ask(outside, place.address, 80) == outside.address
                     assert silent((outside, place.address, 81))
