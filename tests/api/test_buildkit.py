@@ -1,11 +1,13 @@
 """BuildKit's API on the daemon's own socket: the upgrade, what it says of itself, and clients that mean harm."""
 
 import contextlib
+import json
 import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -14,6 +16,7 @@ from engine.daemon.buildkit import methods
 from engine.daemon.buildkit.calling import unary
 from engine.daemon.buildkit.link import Link, Lost
 from engine.daemon.buildkit.messages import content, control, gateway
+from engine.daemon.buildkit.messages.worker import GCPolicy
 from engine.protocols import grpc as ours
 from engine.protocols import protobuf
 from tests.harness.daemon import Daemon
@@ -227,3 +230,22 @@ def test_workers_are_chosen_by_filters(daemon: Daemon) -> None:
         assert found('labels."org.mobyproject.buildkit.worker.executor"==engine') == 1
         assert found("labels.org.mobyproject.buildkit.worker.executor==engine") == 1
         assert found("id==x") == found("labels.unheard") == 0
+
+
+def test_the_worker_tells_of_the_rules_of_its_cache(make_daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Those of daemon.json, or the usual ones."""
+    rules = [{"filter": ["until=1h", "type=regular"], "maxUsedSpace": "1gb"}, {"all": True}]
+    (tmp_path / "daemon.json").write_text(json.dumps({"builder": {"gc": {"policy": rules}}}))
+    path = methods.CONTROL + "ListWorkers"
+
+    def told(daemon: Daemon) -> list[GCPolicy]:
+        with linked(daemon) as link:
+            (found,) = unary(link, path, control.ListWorkersRequest, control.ListWorkersResponse, {})["record"]
+        return found["GCPolicy"]
+
+    first, second = told(make_daemon("--config-file", str(tmp_path / "daemon.json")))
+    assert (first["filters"], first["keepDuration"], first["maxUsedSpace"]) == (["type==regular"], 3600 * 10**9, 1 << 30)
+    assert second["all"] and not second["filters"]
+    first, _, third = told(make_daemon())
+    assert first["filters"] == ["type==exec.cachemount", "type==source.local"] and first["keepDuration"]
+    assert 0 < third["reservedSpace"] < third["maxUsedSpace"]

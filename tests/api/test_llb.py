@@ -1,6 +1,7 @@
 """Graphs of operations (LLB) as a frontend brings them: what comes of each kind, and what is refused."""
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from engine.errors import EngineError
 from engine.protocols import grpc, protobuf
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import Frontend, frontend
-from tests.harness.graphs import Made, Writer
+from tests.harness.graphs import MKFILE, Made, Writer
+from tests.harness.registry import Registry
 
 IMAGE = "busybox:latest"
 
@@ -238,12 +240,10 @@ def test_what_is_not_built_is_said(daemon: Daemon) -> None:
     with frontend(daemon) as asked:
         for method, message in (
             ("NewContainer", {}),
-            ("Solve", {"CacheImports": [{"Type": "local"}]}),
+            ("Solve", {"CacheImports": [{"Type": "gha"}]}),
             ("Solve", {"SourcePolicies": [{}]}),
             ("Solve", {"Frontend": "moon.v0"}),
             ("Solve", {"Final": True}),
-            ("Solve", {"Frontend": "dockerfile.v0", "FrontendInputs": {"context": image}}),
-            ("Solve", {"Frontend": "dockerfile.v0", "FrontendInputs": {"dockerfile": image}}),
         ):
             with pytest.raises(EngineError) as caught:
                 asked(method, message)
@@ -251,3 +251,52 @@ def test_what_is_not_built_is_said(daemon: Daemon) -> None:
         with pytest.raises(EngineError) as caught:
             asked("Solve", {"Frontend": "dockerfile.v0", "Definition": image})
         refused(caught, grpc.INVALID_ARGUMENT, "both Definition and Frontend")
+
+
+def directory(writer: Writer, **files: str) -> ops.Definition:
+    """A graph that is about these files."""
+    actions = [{"mkfile": {**MKFILE, "path": f"/{name}", "data": text.encode()}} for name, text in files.items()]
+    return writer.definition(writer.files(*actions))
+
+
+def test_graphs_stand_for_the_directories_of_a_client(daemon: Daemon, busybox: str) -> None:
+    """Nothing of the client's own is asked for, and no .dockerignore counts."""
+    mark = uuid.uuid4().hex
+    inputs = {
+        "context": directory(Writer(), **{"file": mark, ".dockerignore": "file"}),
+        "dockerfile": directory(Writer(), File="FROM busybox\nCOPY file .dockerignore /c/\nRUN cat /c/file > /out\n"),
+    }
+    asked_for = {"Frontend": "dockerfile.v0", "FrontendOpt": {"filename": "File"}, "FrontendInputs": inputs}
+    with frontend(daemon) as asked:
+        found = asked("Solve", {**asked_for, "allowResultReturn": True, "allowResultArrayRef": True})["result"]
+        ref = found["ref"]["id"]
+        assert asked.read(ref, "/out") == mark.encode()
+        assert asked.names(ref, "/c") == [".dockerignore", "file"]
+        with pytest.raises(EngineError, match="failed to read dockerfile: open absent"):
+            asked("Solve", {**asked_for, "FrontendOpt": {"filename": "absent"}})
+        with pytest.raises(EngineError, match="failed to read dockerfile"):
+            asked("Solve", {**asked_for, "FrontendOpt": {"filename": "../../etc/passwd"}})
+        asked("Return", {"result": {"ref": {}}})
+        names = [vertex["name"] for event in asked.events() for vertex in event["vertexes"]]
+        assert not {"[internal] load build context", "[internal] load .dockerignore"} & set(names), names
+
+
+def test_the_frontend_of_a_client_names_caches(
+    daemon: Daemon, busybox: str, own_daemon: Daemon, registry: Registry
+) -> None:
+    """What one daemon has made another one finds there; a cache that is not there is told of."""
+    mark = uuid.uuid4().hex
+    cache = {"Type": "registry", "Attrs": {"ref": f"{registry.address}/caches:{mark}"}}
+    writer = Writer()
+    result = writer.run(writer.image(IMAGE), "sh", "-c", f"echo {mark} > /out")
+    with frontend(daemon, Cache={"Exports": [cache]}) as asked:
+        ref = made(asked, writer, result)
+        asked("Return", {"result": {"ref": {"id": ref}}})
+    assert not isinstance(asked.ended[0], EngineError), asked.ended
+    none = {"Type": "registry", "Attrs": {"ref": f"{registry.address}/caches:none"}}
+    with frontend(own_daemon) as asked:
+        asked.solve(writer.definition(result), Evaluate=True, CacheImports=[none, cache])
+        asked("Return", {"result": {"ref": {}}})
+        told = [vertex for event in asked.events() for vertex in event["vertexes"]]
+    assert any(vertex["cached"] and mark in vertex["name"] for vertex in told), told
+    assert any(vertex["error"] and "caches:none" in vertex["name"] for vertex in told), told

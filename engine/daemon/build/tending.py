@@ -80,22 +80,35 @@ def _bounded(rule: Rule, bounds: GcRule) -> Rule:
 
 def tend(engine: ContainerParts) -> None:
     """Apply each rule in turn. Raises SystemFailure where the database cannot be written."""
-    found = os.statvfs(engine.settings.data_root)
-    disk = found.f_blocks * found.f_frsize
     now = time.time_ns()
-    for rule in rules_of(engine.settings.gc):
+    for rule in rules(engine):
         asked = AskedPruning(
             all=rule.all,
             filters={name: tuple(value for of, value in rule.filters if of == name) for name, _ in rule.filters},
-            reserved=max(rule.reserved_bytes, disk * rule.reserved // 100),
-            most=max(rule.most_bytes, disk * rule.most // 100),
-            free=max(rule.free_bytes, disk * rule.free // 100),
+            reserved=rule.reserved_bytes,
+            most=rule.most_bytes,
+            free=rule.free_bytes,
             test=lambda record, rule=rule: _fits(record, rule, now),  # type: ignore[misc]
         )
         removed = prune.pruned(engine, asked, told=False)
         if removed:
             freed = sum(record.size for record in removed)
             log.info("the build cache has let go of %d records with %d bytes", len(removed), freed)
+
+
+def rules(engine: ContainerParts) -> list[Rule]:
+    """The rules of this daemon, whose bounds are all bytes of its disk."""
+    found = os.statvfs(engine.settings.data_root)
+    disk = found.f_blocks * found.f_frsize
+    return [
+        replace(
+            rule,
+            reserved_bytes=max(rule.reserved_bytes, disk * rule.reserved // 100),
+            most_bytes=max(rule.most_bytes, disk * rule.most // 100),
+            free_bytes=max(rule.free_bytes, disk * rule.free // 100),
+        )
+        for rule in rules_of(engine.settings.gc)
+    ]
 
 
 def _fits(record: Record, rule: Rule, now: int) -> bool:

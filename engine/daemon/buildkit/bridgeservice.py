@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.buildkit import jobs, methods, workers
+from engine.daemon.buildkit import caching, jobs, methods, workers
 from engine.daemon.buildkit.llb import asking, returned, showing, sourcemeta
 from engine.daemon.buildkit.llb.asker import Asker, own
 from engine.daemon.buildkit.messages import gateway
@@ -36,8 +36,7 @@ def ping(engine: DaemonParts, _asker: Asker, _asked: gateway.PingRequest) -> gat
 
 def solve(engine: DaemonParts, asker: Asker, asked: gateway.SolveRequest) -> gateway.SolveResponse:
     """Promise what a definition is about, or what another frontend makes."""
-    if asked["CacheImports"]:
-        raise NotBuilt("imported caches of a frontend are not built in this engine")
+    caching.lend_more(engine, asker.job, asked["CacheImports"], own=not asker.depth)
     _no_policies(bool(asked["SourcePolicies"]))
     if asked["Final"]:
         raise NotBuilt("a frontend that ends without LLBBridge/Return is not built in this engine")

@@ -7,7 +7,7 @@ has said otherwise.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from engine.daemon.buildkit import sessions
@@ -17,7 +17,8 @@ from engine.daemon.buildkit.caches.lending import Lender
 from engine.daemon.buildkit.caches.targets import CacheWork, InlineCache, LocalCache, RegistryCache, Target
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.jobs import Job
-from engine.daemon.buildkit.messages.control import SolveRequest
+from engine.daemon.buildkit.messages import gateway
+from engine.daemon.buildkit.messages.control import CacheOptionsEntry, SolveRequest
 from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, NotBuilt
@@ -54,9 +55,33 @@ def targets_of(asked: SolveRequest) -> list[Target]:
 
 def lend_to(engine: DaemonParts, job: Job) -> None:
     """Let the build borrow from the caches that its client has named. Raises NotBuilt, Invalid."""
+    _lend(engine, job, _imports(job))
+
+
+def _imports(job: Job) -> list[CacheOptionsEntry]:
+    """The caches that the client has named at the begin of the build."""
     cache = job.asked["Cache"] or {}
     found = list(cache.get("Imports") or [])
-    found += [{"Type": _REGISTRY, "Attrs": {"ref": ref}} for ref in cache.get("ImportRefsDeprecated") or []]
+    return [*found, *({"Type": _REGISTRY, "Attrs": {"ref": ref}} for ref in cache.get("ImportRefsDeprecated") or [])]  # type: ignore[list-item]
+
+
+def lend_more(engine: DaemonParts, job: Job, asked: Sequence[gateway.CacheOptionsEntry], own: bool) -> None:
+    """Let the build borrow from caches that a frontend names. own: the frontend is the client's own
+
+    The frontend of an image names those of the client alone: what it fills itself would be lent to others' steps.
+    Raises NotBuilt, Invalid.
+    """
+    known = _imports(job)
+    more: list[CacheOptionsEntry] = [{"Type": each["Type"], "Attrs": each["Attrs"]} for each in asked]
+    more = [each for each in more if each not in known]
+    if more and not own:
+        raise NotBuilt(
+            "caches that a frontend of an image imports, and its client does not, are not built in this engine"
+        )
+    _lend(engine, job, more)
+
+
+def _lend(engine: DaemonParts, job: Job, found: Sequence[CacheOptionsEntry]) -> None:
     places = []
     for each in found:
         if each["Type"] not in _SOURCES:
@@ -69,7 +94,7 @@ def lend_to(engine: DaemonParts, job: Job) -> None:
     if places:
         lender = Lender(places, job.progress, job.check)
         job.held.callback(lender.close)
-        job.lend, job.settled = lender.lend, lender.wait
+        job.borrow(lender)
         lender.begin()
 
 

@@ -22,6 +22,7 @@ from engine.daemon.buildkit.checking import Checked
 from engine.daemon.buildkit.clientfiles import ClientFiles
 from engine.daemon.buildkit.contextfinding import ContextFinding, Inputs
 from engine.daemon.buildkit.failures import Failing
+from engine.daemon.buildkit.inputdirectories import InputDirectories
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.outcome import Outcome, Tree
@@ -34,13 +35,11 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
-from engine.dataclass import replace
-from engine.errors import EngineError, NotBuilt
+from engine.dataclass import dataclass, replace
+from engine.errors import EngineError
 
 # BuildKit's names of metadata.
 _CONFIG, _BASE, _PLATFORMS = "containerimage.config", "containerimage.base.config", "refs.platforms"
-# Names of inputs that stand for the client's own directories, and not for what an option names.
-_DIRECTORIES = ("context", "dockerfile")
 
 
 def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inputs | None = None) -> Outcome:
@@ -50,15 +49,42 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inp
     EngineErrors; one that belongs to a line of the Dockerfile tells which.
     """
     asked = wishes.read(options)
-    for name in _DIRECTORIES:
-        if inputs and name in inputs:
-            raise NotBuilt(f"a graph in the place of the client's directory {name} is not built in this engine")
     job.captured.requested(wishes.NAME, options)
     session = sessions.find(job.asked["Session"])
     end_with(session, job)
     scans = attestwishes.read(options).generator is not None
-    with ClientFiles(engine.settings.data_root, job, session, asked) as files:
-        return _built(engine, job, session, asked, files, inputs or {}, scans)
+    solver = job.workroom(engine).solver(told.Vertices(job.progress), SessionGiver(session))
+    directories = InputDirectories(inputs or {}, job.progress, engine.images.layer_root, solver.snapshot)
+    with ClientFiles(engine.settings.data_root, job, session, asked) as files, directories:
+        given = _given(asked, files, directories)
+        return _built(engine, job, session, asked, files, given, inputs or {}, scans)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """text: of the Dockerfile; ignored: of the .dockerignore, empty where none counts
+
+    root: descriptor of the context's root, None for a directory of the client that is fetched when a step needs it
+    """
+
+    text: bytes
+    ignored: str = ""
+    root: int | None = None
+
+
+def _given(asked: wishes.Asked, files: ClientFiles, directories: InputDirectories) -> _Given:
+    """What the build is of. Raises EngineErrors."""
+    if asked.context:
+        context = files.remote()
+        # What such a context leaves out is decided where it lies.
+        return _Given(files.dockerfile()[0] if asked.own_dockerfile else context.dockerfile, "", context.root)
+    root = directories.context()
+    text, own = None if asked.own_dockerfile else directories.dockerfile(asked.filename), None
+    if text is None:
+        text, own = files.dockerfile()
+    if root is not None:
+        return _Given(text, "", root)
+    return _Given(text, files.ignored() if own is None else own)
 
 
 def _built(
@@ -67,16 +93,12 @@ def _built(
     session: Session,
     asked: wishes.Asked,
     files: ClientFiles,
+    given: _Given,
     inputs: Inputs,
     scans: bool,
 ) -> Outcome:
     """The same. scans: a bill of materials is asked for"""
-    context = files.remote() if asked.context else None
-    if context is not None and not asked.own_dockerfile:
-        text, ignored = context.dockerfile, ""  # what such a context leaves out is decided where it lies
-    else:
-        text, own = files.dockerfile()
-        ignored = "" if context is not None else files.ignored() if own is None else own
+    text, ignored = given.text, given.ignored
     policy = policyreading.read(job.asked["SourcePolicy"])
     if asked.context:
         policy.unchanged(asked.context)
@@ -105,8 +127,8 @@ def _built(
         if asked.request:
             return Outcome((), checked.answer())
         checked.warn()
-        local = Local(-1 if context is None else context.root, f"context of {job.ref}")
-        if context is None:
+        local = Local(-1 if given.root is None else given.root, f"context of {job.ref}")
+        if given.root is None:
 
             def fetch() -> int:
                 root = files.context(text, ignored).root

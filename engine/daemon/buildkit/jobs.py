@@ -11,8 +11,10 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Caller, Lend
 from engine.daemon.buildkit import workroom
 from engine.daemon.buildkit.llb.references import References
@@ -31,12 +33,16 @@ _PATIENCE_SECONDS = 6.0  # as long as BuildKit waits for a build that a client a
 _MOST_ENDED = 8
 
 
+class Lender(Protocol):
+    """Caches that lend a build what others have made. `wait` waits until they are read."""
+
+    def lend(self, identity: str, keeper: Keeper, /) -> Snapshot | None: ...
+
+    def wait(self) -> None: ...
+
+
 class Cancelled(EngineError):
     """The client has given the build up."""
-
-
-def _at_once() -> None:
-    """What waits for nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,8 +50,6 @@ class Job:
     """One build. held: closed at its end; references: what LLBBridge/Solve has promised to the client's frontend
 
     captured: what the build has used; allowed: entitlements that the client has asked for and may have
-    lend: gives what the caches have that the client has named, None where it has named none; settled: waits until these
-    are read, so that the client is told of one that cannot be
     returned: what the client's own frontend gave back; users: calls that are at work for it, guarded by `_changed`
     """
 
@@ -54,8 +58,6 @@ class Job:
     progress: Progress
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     references: References = field(default_factory=References)
-    lend: Lend | None = None
-    settled: Callable[[], None] = _at_once
     captured: Captured = field(default_factory=lambda: Captured(time.time_ns()))
     allowed: frozenset[str] = frozenset()
     returned: Result | None = None
@@ -63,7 +65,8 @@ class Job:
     users: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)  # of the two descriptors below, and of `_closed`
     _closed: bool = False
-    _workroom: Workroom | None = None  # guarded by `_opening`
+    _lenders: tuple[Lender, ...] = ()  # guarded by `_opening`, as is the next
+    _workroom: Workroom | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _answered: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _given_up: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
@@ -78,8 +81,26 @@ class Job:
         """What all solves of the build share."""
         with self._opening:
             if self._workroom is None:
-                self._workroom = self.held.enter_context(workroom.opened(engine, self.caller, self.allowed, self.lend))
+                self._workroom = self.held.enter_context(workroom.opened(engine, self.caller, self.allowed, self._lend))
             return self._workroom
+
+    def borrow(self, lender: Lender) -> None:
+        """Let the build borrow from these caches."""
+        with self._opening:
+            self._lenders = (*self._lenders, lender)
+
+    def settled(self) -> None:
+        """Wait until all caches are read, so that the client is told of one that cannot be. Raises Cancelled."""
+        for lender in self._lenders:
+            lender.wait()
+
+    def _lend(self) -> Lend | None:
+        lenders = self._lenders
+        if not lenders:
+            return None
+        return lambda identity, keeper: next(
+            (tree for each in lenders if (tree := each.lend(identity, keeper)) is not None), None
+        )
 
     def answer(self, result: Result | None, failure: EngineError | None = None) -> None:
         """The client's frontend has ended, with a result or a failure."""

@@ -4,12 +4,15 @@ A capability is listed here once what it names is built, and not before: clients
 so that clients ask, and are refused in words.
 """
 
+from engine.daemon.build import tending
+from engine.daemon.build.tending import Rule
 from engine.daemon.buildkit.llb import knowledge
 from engine.daemon.buildkit.messages.caps import APICap
-from engine.daemon.buildkit.messages.worker import BuildkitVersion, WorkerRecord
+from engine.daemon.buildkit.messages.worker import BuildkitVersion, GCPolicy, WorkerRecord
 from engine.daemon.containers.endpoints import etc
 from engine.daemon.images import platform as platforms
 from engine.daemon.parts import DaemonParts
+from engine.literals import duration
 
 VERSION: BuildkitVersion = {"package": "github.com/moby/buildkit", "version": "v0.32.2"}
 """Whose API this is, and of which version: clients leave out what an older BuildKit would not know."""
@@ -21,6 +24,7 @@ _GRAPH = (
 _REFUSED = ("cache.azblob", "cache.gha", "cache.s3")
 _FRONTEND = (
     *("frontend.inputs", "gateway.evaluate", "gateway.solve.evaluate", "gateway.solve.metadata", "gateway.warnings"),
+    "importcaches",
     *("proto.refarray", "readdir", "readfile", "reference.output", "resolveimage", "resolveimage.resolvemode"),
     *("return", "returnmap", "solve.base", "solve.inlinereturn", "source.metaresolver", "statfile"),
 )
@@ -29,6 +33,7 @@ _LABELS = {
     "org.mobyproject.buildkit.worker.executor": "engine",
     "org.mobyproject.buildkit.worker.snapshotter": "overlayfs",
 }
+_TIMES = ("until", "unused-for")  # filters that say for how long a record was not used
 # The client puts this address in the place of `host-gateway`.
 _GATEWAY = "org.mobyproject.buildkit.worker.moby.host-gateway-ip"
 
@@ -42,6 +47,21 @@ def record(engine: DaemonParts) -> WorkerRecord:
         "Labels": {**_LABELS, **({_GATEWAY: gateways[0]} if gateways else {})},
         "BuildkitVersion": VERSION,
         "platforms": [{"Architecture": host.architecture, "OS": host.os, "Variant": host.variant}],
+        "GCPolicy": [_shown(rule) for rule in tending.rules(engine)],
+    }
+
+
+def _shown(rule: Rule) -> GCPolicy:
+    """A rule by which the cache is tended. Of its texts any one has to hold, and of what is joined by commas all."""
+    chosen = ",".join(f"{name}=={value}" for name, value in rule.filters if name not in _TIMES)
+    idle = [duration(value) for name, value in rule.filters if name in _TIMES]
+    return {
+        "all": rule.all,
+        "keepDuration": max(rule.idle_ns, *idle, 0),
+        "filters": [f"type=={kind}" for kind in sorted(rule.kinds)] if rule.kinds else [chosen] if chosen else [],
+        "reservedSpace": rule.reserved_bytes,
+        "maxUsedSpace": rule.most_bytes,
+        "minFreeSpace": rule.free_bytes,
     }
 
 

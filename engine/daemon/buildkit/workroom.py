@@ -4,7 +4,7 @@ A build has one, made by the first call that needs it, and closed at the build's
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from engine.daemon.build import tending
 from engine.daemon.build.context import scratch
@@ -20,7 +20,7 @@ from engine.dataclass import dataclass
 class Workroom:
     """scratch: descriptor of the directory; caller: who waits for the build; allowed: its entitlements
 
-    lend: gives what caches have that the client has named, None where it has named none
+    lend: returns what gives what the caches have that the client has named, None while it has named none
     """
 
     engine: ContainerParts
@@ -29,7 +29,7 @@ class Workroom:
     scratch: int
     caller: Caller
     allowed: frozenset[str]
-    lend: Lend | None
+    lend: Callable[[], Lend | None]
 
     def solver(self, teller: Teller, giver: Giver | None) -> Solver:
         """A solver of nodes. giver: gives secrets and agents of the client, None for a client that cannot"""
@@ -38,7 +38,9 @@ class Workroom:
 
 
 @contextlib.contextmanager
-def opened(engine: ContainerParts, caller: Caller, allowed: frozenset[str], lend: Lend | None) -> Iterator[Workroom]:
+def opened(
+    engine: ContainerParts, caller: Caller, allowed: frozenset[str], lend: Callable[[], Lend | None]
+) -> Iterator[Workroom]:
     """The workroom of one build."""
     with Keeper(engine.images) as keeper, scratch(engine.settings.data_root) as directory:
         results = Results(engine.database, keeper, held=True)

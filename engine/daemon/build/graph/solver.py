@@ -10,7 +10,7 @@ import heapq
 import os
 import select
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from engine.daemon.build.graph import inflight, traced
@@ -90,6 +90,10 @@ def processors() -> int:
     return max(2, len(os.sched_getaffinity(0)))
 
 
+def _nobody() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Build:
     """The build that nodes are solved for.
@@ -97,7 +101,7 @@ class Build:
     keeper: keeps what is made and used; results: the cache; scratch: descriptor of a directory for intermediate files
     caller: who waits; teller: is told of the nodes; giver: gives secrets and agents, None for a client that cannot
     allowed: entitlements of the build; most: nodes that are made at the same time
-    lend: gives what others have made that the client trusts, None where there are none
+    lend: returns what gives what others have made that the client trusts, None while there is nobody
     """
 
     engine: ContainerParts
@@ -109,7 +113,7 @@ class Build:
     giver: Giver | None = None
     allowed: frozenset[str] | None = frozenset()
     most: int = 1
-    lend: Lend | None = None
+    lend: Callable[[], Lend | None] = _nobody
 
 
 class Solver:
@@ -315,10 +319,11 @@ class _Run:
 
     def _lent(self, node: Node, identity: str) -> Solved | None:
         """What somebody else has made, where the cache has nothing. It stays this build's, and is not kept."""
-        if self._build.lend is None or self._build.results.find(identity) is not None:
+        lend = self._build.lend()
+        if lend is None or self._build.results.find(identity) is not None:
             return None
         with self._waiting():
-            tree = self._build.lend(identity, self._build.keeper)
+            tree = lend(identity, self._build.keeper)
         return None if tree is None else Solved((tree,), identity)
 
     def _make(self, node: Node, work: Work, inputs: list[Snapshot], identity: str) -> Solved:
