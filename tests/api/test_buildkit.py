@@ -244,7 +244,11 @@ def test_the_worker_tells_of_the_rules_of_its_cache(make_daemon: Callable[..., D
         return found["GCPolicy"]
 
     first, second = told(make_daemon("--config-file", str(tmp_path / "daemon.json")))
-    assert (first["filters"], first["keepDuration"], first["maxUsedSpace"]) == (["type==regular"], 3600 * 10**9, 1 << 30)
+    assert (first["filters"], first["keepDuration"], first["maxUsedSpace"]) == (
+        ["type==regular"],
+        3600 * 10**9,
+        1 << 30,
+    )
     assert second["all"] and not second["filters"]
     first, _, third = told(make_daemon())
     assert first["filters"] == ["type==exec.cachemount", "type==source.local"] and first["keepDuration"]
