@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _LEVEL = 1
 _CHUNK = 256 * 1024
 _BLOCK = 1024 * 1024
+# Places in a block, and the bytes there, that tell whether it is worth the work: what is compressed already only costs
+# time, a second for each 50 MB.
+_SAMPLES, _SAMPLE = 4, 4096
 # zlib releases the interpreter lock, so threads compress blocks beside the unpacking. More threads would only take
 # memory.
 _THREADS = 2
@@ -86,7 +89,18 @@ class _Squeezer:
 
 
 def _squeezed(block: bytearray) -> bytes:
-    return zlib.compress(block, _LEVEL, wbits=31)
+    return zlib.compress(block, _LEVEL if _shrinks(block) else 0, wbits=31)
+
+
+def _shrinks(block: bytearray) -> bool:
+    """Whether compressing a block would save more than a fiftieth of it, as samples of it say."""
+    step = len(block) // _SAMPLES
+    if step < _SAMPLE:
+        return True
+    # Not at its beginning, where the header of a tar stands.
+    places = range(step // 2, len(block) - _SAMPLE, step)
+    sample = b"".join(block[place : place + _SAMPLE] for place in places)
+    return len(zlib.compress(sample, _LEVEL)) < len(sample) - len(sample) // 50
 
 
 class _Tee(io.RawIOBase):

@@ -39,6 +39,25 @@ def test_the_same_tar_gives_the_same_blob(store):
     assert len({made(store, tar)[1] for _ in range(3)}) == 1
 
 
+def test_what_does_not_shrink_is_stored_without_trying(store, monkeypatch):
+    """Only samples of random bytes are compressed; what is half text is compressed whole, and a text shrinks."""
+    whole = zlib.compress
+    tried: list[int] = []
+
+    def compress(data: bytes, level: int, **options: int) -> bytes:
+        tried.append(len(data) if level else 0)
+        return whole(data, level, **options)
+
+    monkeypatch.setattr(zlib, "compress", compress)
+    tar = archive(member("file", os.urandom(4 * making._BLOCK)))
+    assert gzip.decompress(made(store, tar)[1]) == tar
+    assert sum(tried) < making._BLOCK
+    tried.clear()
+    mixed = archive(member("file", (os.urandom(1 << 16) + b"text" * (1 << 14)) * 32))
+    assert len(made(store, mixed)[1]) < 0.6 * len(mixed)
+    assert sum(tried) > len(mixed)
+
+
 def test_a_small_layer_needs_no_thread(store):
     before = set(threading.enumerate())
     _, blob = made(store, archive(member("file", b"x" * 1000)))
