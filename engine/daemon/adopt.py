@@ -10,11 +10,9 @@ import os
 
 from engine.daemon.containers import paths
 from engine.daemon.containers.exec import homes
-from engine.daemon.containers.health import probing
 from engine.daemon.containers.life import end, restarts
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import cgroupparent
-from engine.daemon.containers.verbs import pause, remove, start
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import SilentMonitor
@@ -26,10 +24,16 @@ from engine.wire.schema import Exited, Started
 if TYPE_CHECKING:  # loaded where containers run, or have left something
     from engine.daemon.containers.endpoints import adopting, leavings
     from engine.daemon.containers.exec import verbs as execution
+    from engine.daemon.containers.health import probing
+    from engine.daemon.containers.verbs import pause, remove, start
 else:
     adopting = late("engine.daemon.containers.endpoints.adopting")
     leavings = late("engine.daemon.containers.endpoints.leavings")
     execution = late("engine.daemon.containers.exec.verbs")
+    probing = late("engine.daemon.containers.health.probing")
+    pause = late("engine.daemon.containers.verbs.pause")
+    remove = late("engine.daemon.containers.verbs.remove")
+    start = late("engine.daemon.containers.verbs.start")
 
 log = logging.getLogger(__name__)
 

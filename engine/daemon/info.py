@@ -1,4 +1,4 @@
-"""Collects the facts about the host and the daemon for GET /info and GET /version.
+"""Collects the facts about the host and the daemon for GET /info.
 
 Runs in a request's thread, which looks each fact up for the answer. Nothing is invented: what this engine does not have
 is empty, false or null, even where the API's definition has a key for it.
@@ -6,14 +6,12 @@ is empty, false or null, even where the API's definition has a key for it.
 
 import os
 import socket
-import sys
 import threading
 import time
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import DRIVERS
 from engine.daemon.containers.security import confinement
-from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.parts import DaemonParts
@@ -76,38 +74,6 @@ _CGROUP_FEATURES = {
     "PidsLimit": "pids",
     "OomKillDisable": "oom_kill_disable",
 }
-
-
-@timed("host_info_functions", "system_version")
-def version(newest: str, oldest: str, settings: Settings) -> Object:
-    """The API's SystemVersion; `newest` and `oldest` are the API versions that the daemon speaks."""
-    system = os.uname()
-    architecture = platform.host().architecture
-    details = {
-        "ApiVersion": newest,
-        "Arch": architecture,
-        "BuildTime": "",
-        "Experimental": "true" if settings.experimental else "false",
-        "GitCommit": "",
-        "GoVersion": "",
-        "KernelVersion": system.release,
-        "MinAPIVersion": oldest,
-        "Os": "linux",
-        "PythonVersion": sys.version.partition(" ")[0],
-    }
-    return {
-        "Platform": {"Name": ""},
-        "Version": VERSION,
-        "ApiVersion": newest,
-        "MinAPIVersion": oldest,
-        "Os": "linux",
-        "Arch": architecture,
-        "Components": [{"Name": "Engine", "Version": VERSION, "Details": details}],
-        "GitCommit": "",
-        "GoVersion": "",
-        "KernelVersion": system.release,
-        "BuildTime": "",
-    }
 
 
 @timed("host_info_functions", "system_info")

@@ -25,8 +25,6 @@ from engine.daemon.containers.exec import homes
 from engine.daemon.containers.exec.known import Execs
 from engine.daemon.containers.life import end, restarts
 from engine.daemon.containers.life.oom import OomWatch
-from engine.daemon.containers.mounts import points
-from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.roster import Roster
 from engine.daemon.containers.security import cgroupparent, profilefile
 from engine.daemon.images.catalogue import Catalogue
@@ -52,6 +50,7 @@ from engine.muxer import select
 from engine.sandbox.cgroups import detection
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings import cgroups
+from engine.settings.defaults import LOG_DRIVER
 from engine.settings.every import Settings
 from engine.wire import codec
 from engine.wire.channel import Channel
@@ -61,6 +60,16 @@ if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
 else:
     labels = late("engine.daemon.containers.security.labels")
+
+if TYPE_CHECKING:  # loaded where there are containers already
+    from engine.daemon.containers.mounts import points
+else:
+    points = late("engine.daemon.containers.mounts.points")
+
+if TYPE_CHECKING:  # loaded where the settings name a log driver, or options for one
+    from engine.daemon.containers.output import logconfig
+else:
+    logconfig = late("engine.daemon.containers.output.logconfig")
 
 if TYPE_CHECKING:  # loaded by a daemon of a user's own
     from engine.rootless import outward
@@ -152,7 +161,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         _pidfile(settings.pidfile),
     ):
         engine = inside.engine = _build(settings, spawner)
-        points.hold(engine)
+        if engine.containers.all():
+            points.hold(engine)
         connection = None if outside.is_here() else outward.Outward(settings.exec_root)
         if connection is not None:
             connection.start()
@@ -248,7 +258,8 @@ def _cgroups(settings: Settings) -> Cgroups:
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
     profilefile.text(settings.seccomp_profile)
-    logconfig.check(logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts))
+    if settings.log_opts or settings.log_driver != LOG_DRIVER:
+        logconfig.check(logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts))
     database = dataroot.database(settings.data_root)
     interrupted.forget_torn(database)
     with dataroot.usable("data root"):

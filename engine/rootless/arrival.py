@@ -9,8 +9,14 @@ import os
 import sys
 
 from engine.kernel import syscalls, userns
-from engine.rootless import home, subordinate
+from engine.late import TYPE_CHECKING, late
 from engine.settings import every, whose
+
+if TYPE_CHECKING:  # for a process that moves
+    from engine.rootless import home, subordinate
+else:
+    home = late("engine.rootless.home")
+    subordinate = late("engine.rootless.subordinate")
 
 
 def needed() -> bool:

@@ -111,11 +111,13 @@ def _stop_timeout(text: str) -> str:
     return text
 
 
+LOG_DRIVER = "local"
+"""The log driver of a daemon that is told none."""
 OPTIONS = (
     Option(
         "log-driver",
         "Log driver of containers that ask for none: local, json-file, syslog, journald, gelf, fluentd, splunk, none",
-        default="local",
+        default=LOG_DRIVER,
         value="driver",
         key="log-driver",
     ),

@@ -126,9 +126,11 @@ ROOMS = {
         "engine.daemon.network",
         "engine.daemon.runtime",
         "engine.daemon.signals",
+        "engine.daemon.systemversion",
         "engine.daemon.volumes",
         *BASE,
     ),
+    "engine.daemon.systemversion": ("engine.daemon.images", "engine.daemon.jsontext", *BASE),
     "engine.daemon.reload": ("engine.daemon.loglines",),
     "engine.daemon.diskusage": (
         "engine.daemon.build",
@@ -235,8 +237,13 @@ CONTAINER_TOWER = (
 )
 # What costs an idle daemon memory and start-up time. It is fine inside a function, with the reason beside it, and in a
 # module that is itself only imported inside functions.
-HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "hashlib", "shutil")
-IDLE = ("engine.boot", "engine.daemon.main", "engine.spawner.main")
+HEAVY = ("http", "ssl", "email", "tarfile", "urllib.request", "asyncio", "hashlib", "shutil", "subprocess")
+IDLE = ("engine.boot", "engine.daemon.main", "engine.spawner.main", "engine.rootless.arrival")
+# What comes with the first container, or the first question about one.
+FIRST_CONTAINER = (
+    *(f"engine.daemon.containers.{name}" for name in ("verbs", "mounts", "health", "output.logconfig")),
+    *("engine.daemon.containers.security.walls", "engine.daemon.api.handlers.containers.everyday"),
+)
 # What a process with one thread has no use for; a daemon must have it before it has threads (see `engine.daemon.main`).
 THREADED = ("typing",)
 # What a daemon loads for its first image: it stays for good, so it is not to bring along what others need.
@@ -444,6 +451,12 @@ def test_what_an_idle_process_has_loaded_holds_nothing_heavy(name: str) -> None:
 def test_an_idle_daemon_has_no_networks_but_their_rows() -> None:
     """Addresses, pools, drivers, devices and rules come with the first question about a network."""
     assert {name for name in loaded_by("engine.daemon.main") if inside(name, "engine.daemon.network")} <= IDLE_NETWORK
+
+
+def test_an_idle_daemon_has_no_verbs_of_containers() -> None:
+    """They are a tenth of its memory."""
+    loaded = loaded_by("engine.daemon.main")
+    assert not {name: by for name, by in loaded.items() if any(inside(name, room) for room in FIRST_CONTAINER)}
 
 
 def test_the_first_image_does_not_bring_the_whole_house() -> None:

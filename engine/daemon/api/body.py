@@ -13,11 +13,16 @@ from collections.abc import Callable
 from functools import cached_property
 
 from engine.daemon import jsontext
-from engine.daemon.api import jsonerror
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
 from engine.literals import integer
+
+if TYPE_CHECKING:  # loaded by the first body that is no JSON
+    from engine.daemon.api import jsonerror
+else:
+    jsonerror = late("engine.daemon.api.jsonerror")
 
 # Every level of nesting is a C call of the decoder, and a thread's stack is small (see `acceptor.STACK_SIZE`).
 DEPTH_LIMIT = 200

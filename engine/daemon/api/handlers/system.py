@@ -3,7 +3,7 @@
 Each function runs in its request's thread.
 """
 
-from engine.daemon import info as facts
+from engine.daemon import systemversion
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response, Text
 from engine.daemon.api.request import Request
@@ -12,9 +12,11 @@ from engine.daemon.parts import DaemonParts
 from engine.late import TYPE_CHECKING, late
 from engine.settings.advertised import has_feature
 
-if TYPE_CHECKING:  # loaded by the first login, with the registry's client
+if TYPE_CHECKING:  # each is loaded by the first request for it; a login brings the registry's client
+    from engine.daemon import info as facts
     from engine.daemon.api import login
 else:
+    facts = late("engine.daemon.info")
     login = late("engine.daemon.api.login")
 
 # BuildKit, which old clients take by default then; 1 is the classic builder.
@@ -35,7 +37,7 @@ def ping(engine: DaemonParts, request: Request) -> Response:
 def version(engine: DaemonParts, request: Request) -> Response:
     """GET /version: the versions of the engine, of the API and of the kernel."""
     newest = versions.newest_for(request.headers.get("user-agent", ""))
-    return Json(facts.version(newest, engine.settings.min_api_version, engine.settings))
+    return Json(systemversion.version(newest, engine.settings.min_api_version, engine.settings))
 
 
 def info(engine: DaemonParts, request: Request) -> Response:

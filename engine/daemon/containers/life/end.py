@@ -13,13 +13,10 @@ import time
 from engine.daemon.clock import SECOND
 from engine.daemon.containers import paths, states
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.health import probing
 from engine.daemon.containers.life import policy, restarts
-from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import cgroupparent
-from engine.daemon.containers.verbs import remove, start
 from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
@@ -31,8 +28,15 @@ from engine.wire.schema import Exited
 
 if TYPE_CHECKING:  # loaded by the first start, or by an adoption
     from engine.daemon.containers.endpoints import ending
+    from engine.daemon.containers.health import probing
+    from engine.daemon.containers.mounts import points
+    from engine.daemon.containers.verbs import remove, start
 else:
     ending = late("engine.daemon.containers.endpoints.ending")
+    probing = late("engine.daemon.containers.health.probing")
+    points = late("engine.daemon.containers.mounts.points")
+    remove = late("engine.daemon.containers.verbs.remove")
+    start = late("engine.daemon.containers.verbs.start")
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,16 @@ from engine.daemon.containers import states
 from engine.daemon.containers.life import policy
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.saving import save
-from engine.daemon.containers.verbs import start, wait
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
 from engine.errors import EngineError
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first start
+    from engine.daemon.containers.verbs import start, wait
+else:
+    start = late("engine.daemon.containers.verbs.start")
+    wait = late("engine.daemon.containers.verbs.wait")
 
 log = logging.getLogger(__name__)
 

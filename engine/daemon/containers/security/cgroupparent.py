@@ -9,11 +9,16 @@ import contextlib
 import os
 
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import walls
 from engine.daemon.parts import ProcessParts
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox.cgroups import hierarchy, slices
 from engine.sandbox.cgroups.detection import SYSTEMD
+
+if TYPE_CHECKING:  # loaded with the first container
+    from engine.daemon.containers.security import walls
+else:
+    walls = late("engine.daemon.containers.security.walls")
 
 FILE = "cgroup-parent"
 _SLICE = ".slice"

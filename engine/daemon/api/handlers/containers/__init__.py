@@ -1,3 +1,1 @@
-"""The endpoints of containers: the everyday ones in one file, and in the others those that an idle daemon does not
-load.
-"""
+"""The endpoints of containers, the everyday ones in one file. An idle daemon loads none of them."""
