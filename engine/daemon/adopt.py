@@ -25,12 +25,14 @@ if TYPE_CHECKING:  # loaded where containers run, or have left something
     from engine.daemon.containers.endpoints import adopting, leavings
     from engine.daemon.containers.exec import verbs as execution
     from engine.daemon.containers.health import probing
+    from engine.daemon.containers.mounts import borrowing
     from engine.daemon.containers.verbs import pause, remove, start
 else:
     adopting = late("engine.daemon.containers.endpoints.adopting")
     leavings = late("engine.daemon.containers.endpoints.leavings")
     execution = late("engine.daemon.containers.exec.verbs")
     probing = late("engine.daemon.containers.health.probing")
+    borrowing = late("engine.daemon.containers.mounts.borrowing")
     pause = late("engine.daemon.containers.verbs.pause")
     remove = late("engine.daemon.containers.verbs.remove")
     start = late("engine.daemon.containers.verbs.start")
@@ -55,6 +57,8 @@ def adopt_all(engine: ContainerParts) -> list[Container]:
         except (EngineError, OSError) as error:
             log.error("container %s was not adopted: %s", container.id, error)
     _adopt_networks(engine, bool(left))
+    if os.path.isdir(paths.lent(engine.settings.exec_root)):
+        borrowing.sweep(engine)
     return wanted
 
 

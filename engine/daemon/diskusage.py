@@ -62,10 +62,12 @@ def _containers(engine: ContainerParts) -> Object:
 
 
 def _volumes(engine: ContainerParts) -> Object:
-    """The usage of volumes. Those with mount options are left out: their contents are on another file system."""
+    """The usage of volumes. Those with mount options, and those that plugins keep, are left out: their
+    contents are on another file system.
+    """
     items: list[Object] = []
     for volume in engine.volumes.all():
-        if not volume.options:
+        if not volume.options and not volume.remote:
             used = {"RefCount": len(engine.volumes.users(volume.name)), "Size": usage.size(volume)}
             items.append({**volumes.show(volume), "UsageData": used})
     figures = [item["UsageData"] for item in items]

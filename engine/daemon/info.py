@@ -15,6 +15,7 @@ from engine.daemon.containers.security import confinement
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.parts import DaemonParts
+from engine.daemon.plugins.activation import VOLUMES
 from engine.kernel import outside, userns
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, natural
@@ -91,9 +92,9 @@ def info(engine: DaemonParts) -> Object:
         "Driver": engine.storage,
         "DriverStatus": [["Backing Filesystem", filesystem_of(settings.data_root)], ["Muxer", engine.muxer]],
         "Plugins": {
-            "Volume": ["local"],
+            "Volume": ["local", *engine.plugins.used(VOLUMES)],
             "Network": list(choice.LOCAL),
-            "Authorization": None,
+            "Authorization": list(settings.authorization_plugins) or None,
             "Log": sorted(DRIVERS.keys() - {"none"}),
         },
         **abilities,

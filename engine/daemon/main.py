@@ -34,6 +34,7 @@ from engine.daemon.network.names import Names
 from engine.daemon.network.networks import Networks
 from engine.daemon.network.ports import Ports
 from engine.daemon.network.wiring import Wiring
+from engine.daemon.plugins.activation import Plugins
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.monitors import Monitors
@@ -112,6 +113,7 @@ class Engine:
     monitors: Monitors
     cgroups: Cgroups
     events: Events
+    plugins: Plugins
     volumes: Volumes
     schedule: Schedule
     execs: Execs
@@ -283,6 +285,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
             announce(engine, containers.find(container_id), "detach")
 
     events, monitors = Events(), Monitors(spawner, ended, detached)
+    plugins = Plugins(settings.plugin_dirs)
     firewall = Firewall(identity, settings)
     engine = Engine(
         settings=settings,
@@ -299,7 +302,8 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         schedule=Schedule(),
         execs=Execs(homes.clear),
         oom=OomWatch(),
-        volumes=Volumes(database, settings.data_root, events),
+        plugins=plugins,
+        volumes=Volumes(database, settings.data_root, events, plugins),
         networks=Networks(database, settings, identity, events),
         wiring=Wiring(firewall.open_network),
         firewall=firewall,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.daemon.network.networks import Networks
     from engine.daemon.network.ports import Ports
     from engine.daemon.network.wiring import Wiring
+    from engine.daemon.plugins.activation import Plugins
     from engine.daemon.runtime.events import Events
     from engine.daemon.runtime.monitors import Monitors
     from engine.daemon.runtime.schedule import Schedule
@@ -110,6 +111,7 @@ class SecurityParts(MountParts, ProcessParts, OomParts, Protocol):
 class OutputParts(SettingsPart, EventPart, Protocol):
     """For a container's output and input. muxer: `c` or `python`"""
 
+    plugins: Plugins
     monitors: Monitors
     muxer: str
 

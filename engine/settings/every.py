@@ -20,6 +20,7 @@ from engine.settings import (
     configfile,
     defaults,
     elsewhere,
+    extensions,
     listening,
     network,
     storagedriver,
@@ -61,6 +62,7 @@ class Settings:
         addresses may be empty, except ip; mtu: decimal, 0 for the kernel's
     entitlements: what builds are given that ask for it, by dockerd's names, or `none`; gc: of the build cache
     default_address_pools: `base,bits` each; default_network_opts: `driver=name=value` each
+    authorization_plugins: names, in the order in which they are asked; plugin_dirs: absolute paths
     unguarded: the administrator has said that whoever reaches a TCP socket may use it
     notes: lines for the log, about options that change nothing
     """
@@ -137,6 +139,8 @@ class Settings:
     host_gateway_ips: tuple[str, ...]
     entitlements: tuple[str, ...]
     gc: GcPolicy
+    authorization_plugins: tuple[str, ...]
+    plugin_dirs: tuple[str, ...]
     unguarded: bool
     notes: tuple[str, ...]
 
@@ -202,6 +206,7 @@ OPTIONS = (
     *cgroups.OPTIONS,
     *network.OPTIONS,
     *builder.OPTIONS,
+    *extensions.OPTIONS,
     *elsewhere.OPTIONS,
     *_ASKED,
 )
@@ -255,6 +260,7 @@ def from_arguments(
     values: dict[str, Value] = {option.key: option.default for option in declared if option.key}
     values |= {"data-root": places.data_root, "exec-root": places.exec_root, "pidfile": places.pidfile}
     values |= {"hosts": (f"unix://{places.socket}",), "group": places.group}
+    values |= {"plugin-dirs": extensions.directories(user, environ)}
     values |= told
     if environ.get("DOCKER_MIN_API_VERSION"):
         values["min-api-version"] = advertised.oldest_by_variable(environ["DOCKER_MIN_API_VERSION"])

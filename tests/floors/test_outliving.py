@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from engine.spawner.modules import MODULES
 from engine.wire import endpoint, exitfile
+from tests.floors.rooms import BASE
 from tests.floors.sources import PROJECT, imports, module, tree
-from tests.floors.test_imports import BASE, CONTAINER_TOWER, ENGINE_FILES, inside, loaded_by
+from tests.floors.test_imports import CONTAINER_TOWER, ENGINE_FILES, inside, loaded_by
 
 PATHS = {module(path): path for path in ENGINE_FILES}
 # Loaded by the spawner before it forks, whichever was chosen (`engine.monitor.parts`).

@@ -39,6 +39,11 @@ def wires(exec_root: str) -> str:
     return os.path.join(exec_root, "wires")
 
 
+def lent(exec_root: str) -> str:
+    """The directory with a file for each container that plugins have mounted volumes for, see `mounts.borrowing`."""
+    return os.path.join(exec_root, "volumes")
+
+
 def given(exec_root: str) -> str:
     """The directory of what clients give to the steps of builds that run now."""
     return os.path.join(exec_root, "given")

@@ -14,11 +14,11 @@ The locks, outermost first:
     send their signal, release the lock, and wait for `exits` to grow.
     No thread waits for a client under it (attach reads the body before, and its response head must fit into the
     socket's buffer at once), nor for the copy of an image (`copied`). A start waits under it for these, all bounded:
-    its monitor (`handshake.START_SECONDS` from one message to the next), the sources of binds
-    (`answering.SECONDS`), systemd (`units.SECONDS`, twice), the resolver (5 seconds, then it is replaced), a spawner or
-    monitor that takes no message (10 seconds), the freezer (10 seconds), an end that settles (the same waits). An
-    update waits for systemd too. Two things take as long as the files need: copying files, which have all
-    been received by then, into a stopped container, and labelling the source of a mount with `:z`.
+    its monitor (`handshake.START_SECONDS` from one message to the next), the sources of binds (`answering.SECONDS`), a
+    plugin that mounts a volume (two minutes and a half), systemd (`units.SECONDS`, twice), the resolver (5 seconds,
+    then it is replaced), a spawner or monitor that takes no message (10 seconds), the freezer (10 seconds), an end that
+    settles (the same waits). An update waits for systemd too. Two things take as long as the files need: copying files,
+    which have all been received by then, into a stopped container, and labelling the source of a mount with `:z`.
 `Container.changed` is held for one look or one change. The state's row is written under it, so rows are written in the
     order of the changes. Nothing that may take long is done under it. The end of a run sets `settling` until
     everything that only a run has is gone, and a start waits for that. The end gives back the networks first. Then

@@ -8,7 +8,8 @@ from typing import Any
 
 from engine.daemon.clock import SECOND, rfc3339
 from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
-from engine.daemon.volumes.store import Volume, Volumes
+from engine.daemon.volumes.store import Volumes
+from engine.daemon.volumes.volume import Volume
 from engine.errors import Invalid
 
 Match = Callable[[Volume], bool]
@@ -20,20 +21,25 @@ _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 def show(volume: Volume) -> dict[str, Any]:
     """The volume as an object `Volume` of the API."""
+    # Of one that a plugin keeps, the plugin alone knows when it was made.
+    created = volume.created if volume.remote else rfc3339(volume.created_ns // SECOND * SECOND)
     return {
-        "CreatedAt": rfc3339(volume.created_ns // SECOND * SECOND),
+        **({"CreatedAt": created} if created else {}),
         "Driver": volume.driver,
         "Labels": volume.labels,
         "Mountpoint": volume.path,
         "Name": volume.name,
         "Options": volume.options,
-        "Scope": "local",
+        "Scope": volume.scope,
+        **({"Status": volume.status} if volume.status is not None else {}),
     }
 
 
-def chosen(volumes: Volumes, filters: dict[str, tuple[str, ...]]) -> list[Volume]:
-    """The volumes that pass every filter of GET /volumes. Raises Invalid."""
-    return _passing(volumes, filters, _FILTERS)
+def chosen(volumes: Volumes, filters: dict[str, tuple[str, ...]]) -> tuple[list[Volume], list[str]]:
+    """The volumes that pass every filter of GET /volumes, and what plugins could not tell. Raises Invalid."""
+    matches = _matches(volumes, filters, _FILTERS)
+    found, warnings = volumes.everywhere()
+    return [volume for volume in found if all(match(volume) for match in matches)], warnings
 
 
 def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default: bool) -> list[Volume]:
@@ -45,16 +51,17 @@ def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default
         do not know `all` and expect named volumes to be pruned too. Raises Invalid.
     """
     everything = flag("all", filters.get("all", ()), all_by_default)
-    passing = [volume for volume in _passing(volumes, filters, _PRUNE_FILTERS) if not volume.options]
+    matches = _matches(volumes, filters, _PRUNE_FILTERS)
+    local = [volume for volume in volumes.all() if not volume.options and not volume.remote]
+    passing = [volume for volume in local if all(match(volume) for match in matches)]
     return [volume for volume in passing if (everything or volume.anonymous) and not volumes.users(volume.name)]
 
 
-def _passing(volumes: Volumes, filters: dict[str, tuple[str, ...]], known: Mapping[str, _Filter]) -> list[Volume]:
+def _matches(volumes: Volumes, filters: dict[str, tuple[str, ...]], known: Mapping[str, _Filter]) -> list[Match]:
     for name in filters:
         if name not in known:
             raise Invalid(f"invalid filter '{name}'")
-    matches = [known[name](volumes, values) for name, values in filters.items() if values]
-    return [volume for volume in volumes.all() if all(match(volume) for match in matches)]
+    return [known[name](volumes, values) for name, values in filters.items() if values]
 
 
 def flag(name: str, values: tuple[str, ...], default: bool) -> bool:

@@ -11,7 +11,7 @@ import threading
 
 from engine.daemon.volumes import fill
 from engine.daemon.volumes.options import Mounting
-from engine.daemon.volumes.store import Volume
+from engine.daemon.volumes.volume import Volume
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
 from engine.sandbox import mounts, sources

@@ -3,6 +3,7 @@
 Runs in the daemon, on any thread, under one lock. A volume is a row in the database and a directory below
 `<data root>/volumes`. A directory without a row is never touched, because the engine does not know who owns its
 contents. This file mounts nothing on the host: what a volume's options mount is mounted in the containers that use it.
+Of a volume that a plugin keeps there is only the row; the plugin is asked without the lock.
 
 A removal renames the volume's directory into `.removed`, to a name that begins with the volume's time of creation. Then
 it deletes the row, then the files. If the daemon dies in between, the next start puts the directory back if its row
@@ -20,41 +21,24 @@ from engine.daemon.store import volumes as table
 from engine.daemon.store.database import Database
 from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
-from engine.dataclass import dataclass
-from engine.errors import Conflict, Invalid, NotFound, SystemFailure
+from engine.daemon.volumes.volume import ANONYMOUS, DRIVER, Volume
+from engine.dataclass import replace
+from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 from engine.kernel import wholefile
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox.mounts import words
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:  # loaded by the first volume that a plugin keeps, or may keep
+    from engine.daemon.plugins.activation import Plugins
+    from engine.daemon.volumes import outsourced
+else:
+    outsourced = late("engine.daemon.volumes.outsourced")
 
-DRIVER = "local"
-ANONYMOUS = "com.docker.volume.anonymous"
-"""The label of an anonymous volume, which is one that was created without a name."""
+log = logging.getLogger(__name__)
 
 _RULE = "[a-zA-Z0-9][a-zA-Z0-9_.-]"
 _VALID = re.compile(f"{_RULE}+")
 _REMOVED = ".removed"
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """One volume.
-
-    labels, options: as the client gave them, None where it gave none
-    created_ns: time of creation in ns since the epoch; path: the directory of its contents on the host
-    """
-
-    name: str
-    driver: str
-    labels: dict[str, str] | None
-    options: dict[str, str] | None
-    created_ns: int
-    path: str
-
-    @property
-    def anonymous(self) -> bool:
-        """Whether the volume was created without a name."""
-        return ANONYMOUS in (self.labels or {})
 
 
 class Bus(Protocol):
@@ -65,16 +49,21 @@ class Bus(Protocol):
 
 
 class Volumes:
-    """The volumes of a data root. events: the bus on which each making and removal of a volume is published."""
+    """The volumes of a data root. events: the bus on which each making and removal of a volume is published.
 
-    def __init__(self, database: Database, data_root: str, events: Bus) -> None:
+    plugins: those among which drivers are looked for; None for none
+    """
+
+    def __init__(self, database: Database, data_root: str, events: Bus, plugins: "Plugins | None" = None) -> None:
         self._database = database
+        self._plugins = plugins
+        self._drivers: outsourced.Drivers | None = None
         self._events = events
         self._lock = locks.Reentrant("volumes")
         self._root = os.path.join(data_root, "volumes")
         with database.reading() as connection:
             rows = table.load_all(connection)
-        self._volumes = {row[0]: Volume(*row, self._path(row[0])) for row in rows}
+        self._volumes = {row[0]: Volume(*row, self._path(row[0]) if row[1] == DRIVER else "") for row in rows}
         self._users: dict[str, set[str]] = {}
         # Made now, since a removal on a full disk needs it and there would be no room for a new directory then.
         os.makedirs(os.path.join(self._root, _REMOVED), 0o700, exist_ok=True)
@@ -107,6 +96,30 @@ class Volumes:
             raise NotFound(f"get {name}: no such volume")
         return volume
 
+    @property
+    def drivers(self) -> "outsourced.Drivers | None":
+        """The drivers that are plugins; None where there are no plugins."""
+        if self._drivers is None and self._plugins is not None and self._plugins.possible():
+            self._drivers = outsourced.Drivers(self._plugins)
+        return self._drivers
+
+    def find(self, name: str) -> Volume:
+        """The volume of this name as it is now, wherever it is kept. Raises NotFound, SystemFailure."""
+        with self._lock:
+            volume = self._volumes.get(name)
+        if self.drivers is not None and (volume is None or volume.remote):
+            found = outsourced.find(self.drivers, name, volume)
+            if found is None and volume is not None:
+                self._forget(volume)
+            volume = found
+        if volume is None:
+            raise NotFound(f"get {name}: no such volume")
+        return volume
+
+    def everywhere(self) -> tuple[list[Volume], list[str]]:
+        """Every volume, sorted by name, those of all plugins too; and what plugins could not tell."""
+        return outsourced.everywhere(self.drivers, self.all()) if self.drivers is not None else (self.all(), [])
+
     def users(self, name: str) -> list[str]:
         """The ids of the containers that use the volume, sorted."""
         with self._lock:
@@ -124,19 +137,47 @@ class Volumes:
 
         user: id of a container that is to use it, or empty. A volume that is made for a container becomes durable with
             that container's own transaction.
-        Raises Invalid, NotFound for the driver, SystemFailure when the disk fails.
+        Raises Invalid, NotFound for the driver, Conflict where another driver has this name, SystemFailure when the
+        disk or the driver fails.
         """
         if not name:
             name, labels = os.urandom(32).hex(), {**(labels or {}), ANONYMOUS: ""}
-        if driver not in ("", DRIVER):
-            raise NotFound(f'create {name}: error looking up volume plugin {driver}: plugin "{driver}" not found')
         with self._lock:
             volume = self._volumes.get(name)
+        if driver not in ("", DRIVER) or (volume is not None and volume.remote):
+            return self._create_remote(
+                name, driver or (volume.driver if volume is not None else DRIVER), options, labels, user
+            )
+        with self._lock:
+            volume = self._volumes.get(name)
+            _check_driver(volume, name, DRIVER)
             if volume is None:
                 volume = self._make(name, options, labels, durable=not user)
             if user:
                 self._users.setdefault(name, set()).add(user)
             return volume
+
+    def _create_remote(
+        self, name: str, driver: str, options: dict[str, str] | None, labels: dict[str, str] | None, user: str
+    ) -> Volume:
+        with self._lock:
+            _check_driver(self._volumes.get(name), name, driver)
+        try:
+            made = outsourced.create(self.drivers, driver, name, options)
+        except EngineError as error:
+            raise type(error)(f"create {name}: {error}") from error
+        with self._lock:
+            volume = self._volumes.get(name)
+            _check_driver(volume, name, driver)
+            if volume is None:
+                volume = Volume(name, driver, labels, options, time.time_ns(), "")
+                with self._database.transaction(durable=not user) as connection:
+                    table.insert(connection, name, driver, labels, options, volume.created_ns)
+                self._volumes[name] = volume
+                self._events.publish("volume", "create", name, {"driver": driver})
+            if user:
+                self._users.setdefault(name, set()).add(user)
+        return replace(volume, path=made.path, scope=made.scope, created=made.created, status=made.status)
 
     def _make(self, name: str, options: dict[str, str] | None, labels: dict[str, str] | None, durable: bool) -> Volume:
         try:
@@ -157,7 +198,7 @@ class Volumes:
 
     def mend(self, volume: Volume) -> None:
         """Make the volume's directories if they are missing: a loss of power may have undone them. Raises OSError."""
-        if not os.path.isdir(volume.path):
+        if not volume.remote and not os.path.isdir(volume.path):
             # Containers see only the last directory (0755). The ones above keep the host's other users out (0700).
             os.makedirs(os.path.dirname(volume.path), 0o700, exist_ok=True)
             os.makedirs(volume.path, 0o755, exist_ok=True)
@@ -178,6 +219,11 @@ class Volumes:
     def remove(self, name: str, force: bool = False) -> None:
         """Remove a volume and what is in it. Raises NotFound (not with `force`), Conflict while a container uses it."""
         with self._lock:
+            volume = self._volumes.get(name)
+        if volume is None or volume.remote:
+            self._remove_remote(name, force)
+            return
+        with self._lock:
             if force and name not in self._volumes:
                 return
             volume = self.get(name)
@@ -196,6 +242,34 @@ class Volumes:
         # After the lock is released: there may be thousands of files, and other threads wait for the lock.
         if gone:
             self._delete(gone)
+
+    def _remove_remote(self, name: str, force: bool) -> None:
+        """Remove a volume that a plugin keeps, with `force` even where the plugin refuses; its row goes with it."""
+        try:
+            volume = self.find(name)
+        except NotFound:
+            if force:
+                return
+            raise
+        if users := self.users(name):
+            raise Conflict(f"remove {name}: volume is in use - [{', '.join(users)}]")
+        try:
+            outsourced.remove(self.drivers, volume)
+        except EngineError as error:
+            if not force:
+                raise type(error)(f"remove {name}: {error}") from error
+            log.warning("volume %s: it is forgotten, though its driver did not remove it: %s", name, error)
+        self._forget(volume)
+        self._events.publish("volume", "destroy", name, {"driver": volume.driver})
+
+    def _forget(self, volume: Volume) -> None:
+        """Delete the row of a volume that a plugin kept."""
+        with self._lock:
+            known = self._volumes.get(volume.name)
+            if known is not None and known.driver == volume.driver:
+                with self._database.transaction(durable=True, frees=True) as connection:
+                    table.delete(connection, volume.name)
+                del self._volumes[volume.name]
 
     def _set_aside(self, volume: Volume) -> str:
         """Rename the volume's directory into `.removed`; returns its new path, empty if there was no directory.
@@ -235,6 +309,13 @@ class Volumes:
         except (NotFound, Conflict):
             return False
         return True
+
+
+def _check_driver(known: Volume | None, name: str, driver: str) -> None:
+    if known is not None and known.driver != driver:
+        raise Conflict(
+            f"create {name}: driver '{known.driver}' already has volume '{name}': volume name must be unique"
+        )
 
 
 def _check_name(name: str) -> None:

@@ -3,7 +3,7 @@
 Runs in the daemon's request threads, and only when a client asks, because it walks the volume's directories.
 """
 
-from engine.daemon.volumes.store import Volume
+from engine.daemon.volumes.volume import Volume
 from engine.kernel import weigh
 
 

@@ -176,6 +176,8 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "dns-opts": ["ndots:2"],
         "host-gateway-ips": ["10.1.1.1", "fd00::1"],
         "builder": {"entitlements": {"security-insecure": True}, "gc": {"enabled": False}},
+        "authorization-plugins": ["a", "b"],
+        "plugin-dirs": ["/p"],
     }
     kept = [each for each in (*every.OPTIONS, *every.FILE_ONLY) if each not in elsewhere.OPTIONS]
     grouped = {f"{group}.{name}" for group in configfile.GROUPS for name in document[group]}
@@ -201,6 +203,8 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "node-generic-resources": ("gpu=2",),
         "features": ("buildkit=false",),
         "default-shm-size": 1 << 20,
+        "authorization-plugins": ("a", "b"),
+        "plugin-dirs": ("/p",),
         "unguarded": False,
         "notes": (),
         **document["proxies"],

@@ -18,8 +18,8 @@ _NO_CLUSTER_VOLUMES = "volume update only valid for cluster volumes, but swarm i
 
 def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /volumes: list volumes."""
-    chosen = listing.chosen(engine.volumes, request.query.filters())
-    return Json({"Volumes": [listing.show(volume) for volume in chosen], "Warnings": None})
+    chosen, warnings = listing.chosen(engine.volumes, request.query.filters())
+    return Json({"Volumes": [listing.show(volume) for volume in chosen], "Warnings": warnings or None})
 
 
 def create(engine: DaemonParts, request: Request) -> Response:
@@ -35,7 +35,7 @@ def create(engine: DaemonParts, request: Request) -> Response:
 
 def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /volumes/{name}: show one volume."""
-    return Json(listing.show(engine.volumes.get(request.parameters["name"])))
+    return Json(listing.show(engine.volumes.find(request.parameters["name"])))
 
 
 def update(engine: DaemonParts, request: Request) -> None:

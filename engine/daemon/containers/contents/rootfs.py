@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from engine.daemon.containers import files, paths
-from engine.daemon.containers.mounts import preparing
+from engine.daemon.containers.mounts import borrowing, preparing
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.security import copied, specify
 from engine.daemon.parts import MountParts
@@ -88,12 +88,21 @@ def visit(
                 os.close(root)
         copied.prepare(engine, container)
         if not writes:
-            return _aside(lambda: _read_stopped(engine, container, mounted, work))
+            with _lent(engine, container, mounted) as lent:
+                return _aside(functools.partial(_read_stopped, engine, container, lent, work))
         with container.operation:
             if not container.settled().alive:
                 _make_root(engine, container)
-                return _aside(lambda: _write_stopped(engine, container, mounted, work))
+                with _lent(engine, container, mounted) as lent:
+                    return _aside(functools.partial(_write_stopped, engine, container, lent, work))
     raise Conflict(f"container {container.id} starts and ends too often to be looked into")
+
+
+def _lent(
+    engine: MountParts, container: Container, mounted: bool
+) -> contextlib.AbstractContextManager[borrowing.Lent | None]:
+    """What plugins have mounted for the container, before a thread has mounts of its own; None without mounts."""
+    return borrowing.meanwhile(engine, container) if mounted else contextlib.nullcontext()
 
 
 # Running
@@ -170,7 +179,9 @@ def _check_run(container: Container, state: State, writes: bool) -> None:
 # Stopped
 
 
-def _read_stopped(engine: MountParts, container: Container, mounted: bool, work: Callable[[View], T]) -> T:
+def _read_stopped(
+    engine: MountParts, container: Container, lent: borrowing.Lent | None, work: Callable[[View], T]
+) -> T:
     """Run `work` on the files of a stopped container for reading. Runs in a thread of its own."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if engine.storage != "overlayfs":
@@ -184,12 +195,14 @@ def _read_stopped(engine: MountParts, container: Container, mounted: bool, work:
         else:
             root = mounts.mount_root(Root(engine.images.layer_root, (), where.upper, ""))
         try:
-            return _with_mounts(engine, container, where, root, mounted, work)
+            return _with_mounts(engine, container, where, root, lent, work)
         finally:
             os.close(root)
 
 
-def _write_stopped(engine: MountParts, container: Container, mounted: bool, work: Callable[[View], T]) -> T:
+def _write_stopped(
+    engine: MountParts, container: Container, lent: borrowing.Lent | None, work: Callable[[View], T]
+) -> T:
     """Run `work` on the real root of a stopped container.
 
     Runs in a thread of its own, while the caller holds `container.operation`.
@@ -208,7 +221,7 @@ def _write_stopped(engine: MountParts, container: Container, mounted: bool, work
         )
     )
     try:
-        return _with_mounts(engine, container, where, root, mounted, work)
+        return _with_mounts(engine, container, where, root, lent, work)
     finally:
         os.close(root)
         # Unmounted now, not when the kernel gets to this thread's end: the next start may follow at once.
@@ -216,20 +229,25 @@ def _write_stopped(engine: MountParts, container: Container, mounted: bool, work
 
 
 def _with_mounts(
-    engine: MountParts, container: Container, where: paths.Paths, root: int, mounted: bool, work: Callable[[View], T]
+    engine: MountParts,
+    container: Container,
+    where: paths.Paths,
+    root: int,
+    lent: borrowing.Lent | None,
+    work: Callable[[View], T],
 ) -> T:
-    if mounted:
-        sources.add_all(root, tuple(_mounts_of(engine, container, where)))
+    if lent is not None:
+        sources.add_all(root, tuple(_mounts_of(engine, container, where, lent)))
     # Each mount was put beneath the root by the root's descriptor, and none lies over the descriptor's own directory.
     return work(View(root, False, frozenset(), lambda: _check_there(container)))
 
 
-def _mounts_of(engine: MountParts, container: Container, where: paths.Paths) -> Iterator[Mount]:
+def _mounts_of(engine: MountParts, container: Container, where: paths.Paths, lent: borrowing.Lent) -> Iterator[Mount]:
     """Those of the container's mounts that have contents while it does not run, so all but a tmpfs.
 
     `asked` is cleared on each: that flag's checks need the namespace of a run (its /proc, the host's mounts).
     """
-    asked = [mount for mount in preparing.sandbox_mounts(engine, container) if mount.kind != "tmpfs"]
+    asked = [mount for mount in preparing.sandbox_mounts(engine, container, lent) if mount.kind != "tmpfs"]
     targets = {mount.target for mount in asked}
     own = [Mount("bind", where.etc(name), f"/etc/{name}") for name in files.NAMES]
     own = [mount for mount in own if mount.target not in targets and os.path.exists(mount.source)]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from engine.daemon.containers import paths
-from engine.daemon.containers.mounts import requests
+from engine.daemon.containers.mounts import borrowing, requests
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import MountPoint, MountSpec
 from engine.daemon.images.layers import merged
@@ -19,7 +19,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import MountParts
 from engine.daemon.volumes import fill
 from engine.daemon.volumes import options as driver_options
-from engine.daemon.volumes.store import Volume
+from engine.daemon.volumes.volume import Volume
 from engine.errors import Conflict, Invalid, NotFound, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.mounts import words
@@ -168,14 +168,30 @@ def _fill_volumes(
             engine.volumes.mend(volume)
     except OSError as error:
         raise SystemFailure(f"the directory of a volume cannot be made: {words(error)}") from error
-    mounted = [(point, volume, driver_options.mounting(volume.options)) for point, volume in asked]
+    mounted = [
+        (point, volume, None if volume.remote else driver_options.mounting(volume.options)) for point, volume in asked
+    ]
     waiting = [each for each in mounted if _takes_copies(*each[1:])]
     if not waiting or not container.layers:
         return
+    with borrowing.meanwhile(engine, container, [point for point, volume, _ in waiting if volume.remote]) as lent:
+        _fill_waiting(engine, container, waiting, lent, make_root)
 
+
+def _fill_waiting(
+    engine: MountParts,
+    container: Container,
+    waiting: list[tuple[MountPoint, Volume, driver_options.Mounting | None]],
+    lent: borrowing.Lent,
+    make_root: Callable[[], None],
+) -> None:
     def work(root: int) -> None:
         for point, volume, mounting in waiting:
-            _fill(root, point["Destination"], volume, mounting)
+            path = lent.get(point["Destination"])
+            if path is None:
+                _fill(root, point["Destination"], volume, mounting)
+            elif fill.is_empty(path):
+                fill.fill(root, point["Destination"], path)
 
     try:
         if engine.storage == OVERLAY:
@@ -189,7 +205,10 @@ def _fill_volumes(
 
 
 def _takes_copies(volume: Volume, mounting: driver_options.Mounting | None) -> bool:
-    # A volume with options that mount something has contents only while it is mounted; a tmpfs is empty at each mount.
+    # A volume with options that mount something, or one that a plugin keeps, has contents only while it is mounted; a
+    # tmpfs is empty at each mount.
+    if volume.remote:
+        return True
     return fill.is_empty(volume.path) if mounting is None else mounting.kind != "tmpfs"
 
 

@@ -11,7 +11,7 @@ import os
 import re
 
 from engine.daemon.containers import paths
-from engine.daemon.containers.mounts import answering, requests
+from engine.daemon.containers.mounts import answering, borrowing, requests
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import MountPoint
 from engine.daemon.images.layers.storage import OVERLAY
@@ -35,12 +35,13 @@ def arrange(
     """All mounts of a run, in docker's order: the usual ones first, then by the depth of the path.
 
     usual: the mounts of every container; etc: the engine's files for /etc. A mount that the client asks for replaces
-        one of these at the same path. Raises SystemFailure, NotFound for a volume that is gone.
+        one of these at the same path. What plugins have mounted, the caller gives back by `borrowing.end`, also after a
+        failure. Raises SystemFailure, NotFound for a volume that is gone.
     """
     readonly = container.host_config["ReadonlyRootfs"]
     if not (container.mounts or container.host_config["Tmpfs"]):
         return (*usual, *etc) if not readonly else (*_readonly(usual), *_readonly(etc))
-    asked = sandbox_mounts(engine, container)
+    asked = sandbox_mounts(engine, container, borrowing.begin(engine, container))
     targets = {mount.target for mount in asked}
     no_dev = "/dev" in targets
     kept = [
@@ -70,16 +71,20 @@ def _readonly(mounts: tuple[Mount, ...] | list[Mount]) -> list[Mount]:
     ]
 
 
-def sandbox_mounts(engine: MountParts, container: Container) -> tuple[Mount, ...]:
+def sandbox_mounts(engine: MountParts, container: Container, lent: borrowing.Lent) -> tuple[Mount, ...]:
     """The mounts that the client asked for, in docker's order. Makes sources of binds where the request wants that.
 
-    Raises SystemFailure, NotFound for a volume that is gone.
+    lent: what plugins have mounted for it. Raises SystemFailure, NotFound for a volume that is gone.
     """
     tmpfs = container.host_config["Tmpfs"] or {}
     made = [_tmpfs(requests.clean(target), text) for target, text in tmpfs.items()]
     taken = {mount.target for mount in made}
     for point in container.mounts:
-        if point["Destination"] not in taken:
+        if point["Destination"] in taken:
+            continue
+        if point["Destination"] in lent:
+            made.append(_of_lent(point, lent[point["Destination"]]))
+        else:
             made.append(_MAKERS[point["Type"]](engine, container, point))
     return tuple(sorted(made, key=_depth))
 
@@ -173,6 +178,12 @@ def _of_volume(engine: MountParts, container: Container, point: MountPoint) -> M
         place=volume.path,
         holder=_holder(engine, container, volume.name) if mounting.kind == "tmpfs" else (),
     )
+
+
+def _of_lent(point: MountPoint, path: str) -> Mount:
+    point["Source"] = path  # as inspect shows it
+    flags = ("rbind",) if point["RW"] else ("rbind", "rro")
+    return Mount("bind", path, point["Destination"], flags, subpath=point["Spec"].get("Subpath", ""), asked=True)
 
 
 def _holder(engine: MountParts, container: Container, name: str) -> tuple[int, int, str] | tuple[()]:

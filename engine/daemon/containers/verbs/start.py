@@ -12,7 +12,7 @@ import os
 from engine.daemon.containers import files, paths, states
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.health import probing
-from engine.daemon.containers.mounts import points
+from engine.daemon.containers.mounts import borrowing, points
 from engine.daemon.containers.output import attach
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
@@ -159,7 +159,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
             # A program may have killed the spare that took the request, so the start is made once more, and not by a
             # spare.
             log.warning("container %s: %s; it is started anew", container.id, error)
-            clear_run(engine, container, where)
+            clear_run(engine, container, where, lent=False)
             _make_directories(engine, container, where)
             return ask(ordinary=False)
     except StartFailure as error:
@@ -225,12 +225,15 @@ def _record_failure(engine: ContainerParts, container: Container, error: EngineE
         later(remove.remove, engine, container, False, True, about=container.id)
 
 
-def clear_run(engine: ContainerParts, container: Container, where: paths.Paths) -> None:
-    """Remove what only a running container has: its cgroups and its exec directory.
+def clear_run(engine: ContainerParts, container: Container, where: paths.Paths, lent: bool = True) -> None:
+    """Remove what only a running container has: its cgroups, what plugins have lent to it, and its exec directory.
 
+    lent: False to keep what plugins have lent
     The monitor of a start that has failed may be about to write its last files there, so the removal is tried 10 times.
     """
     clear_cgroups(engine, container)
+    if lent:
+        borrowing.end(engine, container.id)
     with contextlib.suppress(FileNotFoundError):  # the start failed before the directory was made
         for left in reversed(range(_LAST_WORDS)):
             for name in os.listdir(where.exec_dir):

@@ -40,7 +40,7 @@ def test_last_words_that_come_while_a_run_is_cleared_away_go_too(where: Paths, m
         remove(path)
 
     monkeypatch.setattr(os, "rmdir", late)
-    start.clear_run(None, None, where)
+    start.clear_run(None, None, where, lent=False)
     assert not os.path.exists(where.exec_dir)
 
 
@@ -48,7 +48,7 @@ def test_one_who_never_stops_speaking_is_told_of(where: Paths, monkeypatch: pyte
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: listed(path)[:-1])
     with pytest.raises(OSError, match="not empty"):
-        start.clear_run(None, None, where)
+        start.clear_run(None, None, where, lent=False)
 
 
 class Links:

@@ -1,0 +1,1 @@
+"""Plugins of docker's protocol: finding them by their sockets and spec files, and calling them."""

@@ -1,0 +1,1 @@
+"""Tests of `engine.plugins` and of what the daemon does with plugins."""
