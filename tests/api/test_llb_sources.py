@@ -1,7 +1,9 @@
 """Sources of graphs of operations (LLB) that come from servers: files, git repositories, and what is wrong of them."""
 
 import hashlib
+import json
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from tests.harness.daemon import Daemon
 from tests.harness.frontends import frontend
 from tests.harness.gitserver import GitServer, serving
 from tests.harness.graphs import Writer
+from tests.harness.registry import Registry
 
 DATA = b"of the server\n"
 SUM = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
@@ -113,3 +116,16 @@ def test_a_repository_that_there_cannot_be(daemon: Daemon, identifier: str, attr
     source = writer.add({"source": {"identifier": identifier, "attrs": attrs}})
     with frontend(daemon) as asked, pytest.raises(EngineError, match=words):
         asked.solve(writer.definition(source))
+
+
+def test_what_is_asked_about_an_image_is_not_pulled(daemon: Daemon, registry: Registry) -> None:
+    """Its manifest and document come from the registry, and nothing else."""
+    name = f"asked/{uuid.uuid4().hex}:1"
+    pushed = registry.push(name, [b"no archive, so that nobody could unpack it"], {"Env": ["of=the-registry"]})
+    with frontend(daemon) as asked:
+        found = asked("ResolveImageConfig", {"Ref": f"{registry.address}/{name}"})
+        assert json.loads(found["Config"])["config"]["Env"] == ["of=the-registry"]
+        assert found["Digest"] == pushed.digest
+        with pytest.raises(EngineError, match="not found"):
+            asked("ResolveImageConfig", {"Ref": f"{registry.address}/asked/none:1"})
+    assert daemon.request("GET", f"/images/{registry.address}/{name}/json").status == 404

@@ -1,7 +1,10 @@
 """The build cache by the real CLI: `docker buildx du` and `prune`, `docker builder prune` and `docker system df`."""
 
 import json
+import os
 import re
+import uuid
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +78,20 @@ def test_what_is_pruned(cached: Building) -> None:
 def test_docker_builder_prune(cached: Building) -> None:
     assert "Total reclaimed space" in printed(cached("builder", "prune", "-a", "-f")) or usage(cached) == []
     assert usage(cached) == []
+
+
+def test_a_directory_that_did_not_change_is_packed_once(builder: Building, tmp_path: Path) -> None:
+    """A named context is a tree, which is found again; a change of a file's time alone makes no other one."""
+    place = tmp_path / "there"
+    place.mkdir()
+    for name in ("one", "two"):
+        (place / name).write_text(uuid.uuid4().hex)
+    builder.write("COPY --from=there one /")
+    for expected in (1, 1, 2):
+        told(builder("buildx", "build", "--build-context", f"there={place}", "."))
+        found = [each for each in usage(builder) if each["Type"] == "source.local" and not each["Mutable"]]
+        assert len(found) == expected, found
+        if expected == 1:
+            os.utime(place / "two", (1, 1))
+            if found[0]["UsageCount"]:
+                (place / "two").write_text("other")

@@ -8,14 +8,14 @@ import copy
 import posixpath
 from collections.abc import Callable, Mapping
 
-from engine.daemon.build import foreign, historytext, stages, stepnodes
+from engine.daemon.build import foreign, historytext, stepnodes
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.pulled import Nothing
 from engine.daemon.build.run import Shell
-from engine.daemon.build.stages import SCRATCH, Plan, Stage
+from engine.daemon.build.stages import SCRATCH, Earlier, Plan, Stage
 from engine.daemon.build.state import State
 from engine.daemon.build.stepnodes import Surroundings
 from engine.daemon.dockerfile import commands, parser, words
@@ -96,6 +96,8 @@ class Conversion:
     needs: dict[int, set[int]] = field(default_factory=dict)
     _current: Stage | None = None
     _count: int = 0
+    _total: int = 0
+    _names: Earlier | None = None
 
     def target(self) -> Built:
         """The last stage of the plan. Raises EngineErrors; `at` is then the instruction with the fault."""
@@ -103,21 +105,27 @@ class Conversion:
             self._stage(stage)
         return self.built[self.plan.every[-1].index]
 
+    @property
+    def _earlier(self) -> Earlier:
+        if self._names is None:
+            self._names = Earlier(self.plan.every)
+        return self._names
+
     # Stages
 
     def _stage(self, stage: Stage) -> Built:
         known = self.built.get(stage.index)
         if known is not None:
             return known
-        before = self._current, self._count, self.at
-        self._current, self._count, self.at = stage, 0, stage.start
+        before = self._current, self._count, self._total, self.at
+        self._current, self._count, self._total, self.at = stage, 0, self._shown(stage), stage.start
         built = self._opened(stage)
         for instruction in stage.steps:
             self.at = instruction
             self._take(built, instruction, built.state.escape)
         built.fresh = self._is_fresh(stage)
         self.built[stage.index] = built
-        self._current, self._count, self.at = before
+        self._current, self._count, self._total, self.at = before
         return built
 
     def _needed(self, stage: Stage) -> Built:
@@ -144,7 +152,7 @@ class Conversion:
         return built
 
     def _begun(self, stage: Stage, base: str, platform: str, wanted: Platform) -> Built:
-        below = stages.named(self.plan.every[: stage.index], base)
+        below = self._earlier.named(base, stage.index)
         if below is not None:
             built = self._needed(below).above()
             built.state.arguments = built.state.arguments.above()
@@ -232,22 +240,25 @@ class Conversion:
         stage = self._current
         assert stage is not None  # a step belongs to a stage
         self._count += 1
-        shown = stage.steps if self._stands_inside(stage) else (stage.start, *stage.steps)
-        total = sum(each.keyword in SHOWN for each in shown)
         several = len(self.plan.stages) > 1 or self.prefix
-        parts = [self.prefix, stage.name or f"stage-{stage.index}" if several else "", f"{self._count}/{total}"]
+        parts = [self.prefix, stage.name or f"stage-{stage.index}" if several else "", f"{self._count}/{self._total}"]
         return f"[{' '.join(part for part in parts if part)}]"
+
+    def _shown(self, stage: Stage) -> int:
+        """How many of its steps are shown."""
+        shown = stage.steps if self._stands_inside(stage) else (stage.start, *stage.steps)
+        return sum(each.keyword in SHOWN for each in shown)
 
     def _stands_inside(self, stage: Stage) -> bool:
         """Whether it stands on nothing, or on an earlier stage, so that its FROM is no step to show."""
         base = stage.base
-        return base == SCRATCH or (base is not None and stages.named(self.plan.every[: stage.index], base) is not None)
+        return base == SCRATCH or (base is not None and self._earlier.named(base, stage.index) is not None)
 
     def _source(self, name: str) -> Input | None:
         """The tree that a `--from` names: that of a stage by name or number, or another. None for nothing."""
         stage = self._current
         assert stage is not None  # a step belongs to a stage
-        earlier = stages.find(self.plan.every[: stage.index], name)
+        earlier = self._earlier.find(name, stage.index)
         if earlier is not None:
             return self._needed(earlier).tree
         if name.isascii() and name.removeprefix("-").isdigit():
@@ -273,8 +284,9 @@ def _tree(built: Built) -> Input:
 def names_of(plan: Plan, expand: Callable[[str], str]) -> Mapping[str, str]:
     """The names of images that stages stand on, each with its platform as written, as far as both can be known now."""
     found: dict[str, str] = {}
+    earlier = Earlier(plan.every)
     for stage in plan.stages:
-        if stage.base and stage.base != SCRATCH and stages.named(plan.every[: stage.index], stage.base) is None:
+        if stage.base and stage.base != SCRATCH and earlier.named(stage.base, stage.index) is None:
             try:
                 found[stage.base] = expand(stage.opening.platform)
             except Invalid:  # which the conversion finds again, and where it stands

@@ -73,7 +73,7 @@ class Record:
     @property
     def mutable(self) -> bool:
         """Whether later builds change it in its place."""
-        return self.type in (_MOUNT, _MIRROR)
+        return bool(self.number or self.mirror)
 
 
 def records(engine: ContainerParts) -> list[Record]:

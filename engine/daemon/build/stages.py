@@ -94,6 +94,25 @@ def named(stages: tuple[Stage, ...], name: str) -> Stage | None:
     return found if found is not None and found.name == name.lower() else None
 
 
+class Earlier:
+    """Finds stages by name or number among those before another one, as `find` and `named` do, without a search."""
+
+    def __init__(self, every: tuple[Stage, ...]) -> None:
+        self._every = every
+        self._numbers = _numbers(every)
+
+    def find(self, name: str, index: int) -> Stage | None:
+        """The last stage of that name before this one, or else that of that number; None for any other image."""
+        number = natural(name, index - 1)
+        found = self.named(name, index)
+        return found if found is not None or number is None else self._every[number]
+
+    def named(self, name: str, index: int) -> Stage | None:
+        """The last stage of that name before this one; None for any other image."""
+        before = _before(self._numbers, name, index)
+        return self._every[before[0]] if before else None
+
+
 def last_name(dockerfile: Dockerfile) -> str:
     """The name of the last stage, in lower case; empty where it has none."""
     last = next((one for one in reversed(dockerfile.instructions) if one.keyword == "FROM"), None)
@@ -127,9 +146,7 @@ def _stage(index: int, group: list[Instruction], expand: Callable[[str], str]) -
 
 def _needed(every: tuple[Stage, ...]) -> set[int]:
     """The numbers of the last stage and of all stages that it depends on."""
-    numbers: dict[str, list[int]] = {}
-    for stage in every:
-        numbers.setdefault(stage.name, []).append(stage.index)
+    numbers = _numbers(every)
     needed: set[int] = set()
     waiting = [every[-1].index]
     while waiting:
@@ -146,6 +163,14 @@ def _needed(every: tuple[Stage, ...]) -> set[int]:
             number = natural(name, index - 1)
             waiting += _before(numbers, name, index) or ([] if number is None else [number])
     return needed
+
+
+def _numbers(every: tuple[Stage, ...]) -> dict[str, list[int]]:
+    """The numbers of the stages of each name, in order."""
+    found: dict[str, list[int]] = {}
+    for stage in every:
+        found.setdefault(stage.name, []).append(stage.index)
+    return found
 
 
 def _before(numbers: Mapping[str, list[int]], name: str, index: int) -> list[int]:

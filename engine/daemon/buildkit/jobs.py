@@ -25,12 +25,13 @@ from engine.daemon.buildkit.provenance.captured import Captured
 from engine.daemon.buildkit.workroom import Workroom
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass, field
-from engine.errors import Conflict, EngineError, NotFound
+from engine.errors import Conflict, EngineError, NotFound, Unavailable
 
 Found = TypeVar("Found")
 
 _PATIENCE_SECONDS = 6.0  # as long as BuildKit waits for a build that a client asks about before it begins
 _MOST_ENDED = 8
+_MOST_RUNNING = 1000
 
 
 class Lender(Protocol):
@@ -163,7 +164,7 @@ def begin(
     """A new build. allowed: its entitlements
 
     prepare: is called with it before others can find it; what it raises leaves no build
-    Raises Conflict for a ref that is taken.
+    Raises Conflict for a ref that is taken, Unavailable where too many builds run.
     """
     job = Job(asked["Ref"], asked, Progress(asked["Ref"]), allowed=allowed)
     try:
@@ -171,6 +172,8 @@ def begin(
         with _changed:
             if job.ref in _running or job.ref in _ended:
                 raise Conflict(f"job ID {job.ref} exists")
+            if len(_running) >= _MOST_RUNNING:
+                raise Unavailable(f"{_MOST_RUNNING} builds run already")
             _running[job.ref] = job
             _changed.notify_all()
     except BaseException:

@@ -1,5 +1,7 @@
 """A Dockerfile as nodes of the graph: which there are, what they stand on, their names, and the image's history."""
 
+import time
+
 import pytest
 
 from engine.daemon.build import building, historytext
@@ -174,3 +176,28 @@ def test_the_words_of_history_are_buildkits(command: commands.Command, config: O
 def test_the_words_of_a_copy() -> None:
     asked = commands.Copy(sources=("a", "b"), destination="/c/", chown="1:2", chmod="0700", parents=True)
     assert historytext.copy(asked) == "COPY --parents --chown=1:2 --chmod=0700 a b /c/ # buildkit"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"FROM {'b' if not number else f's{number - 1}'} AS s{number}\nENV a=b\n" for number in range(2000)),
+        "FROM b AS s\n"
+        + "".join(f"FROM s AS s{number}\nCOPY --from=s{number - 1} a /\n" for number in range(1, 2000)).replace(
+            "--from=s0 ", "--from=s "
+        ),
+        "FROM b\n" + "".join(f"RUN {number}\n" for number in range(4000)),
+    ],
+    ids=["stages on stages", "copies of stages", "steps"],
+)
+def test_a_long_file_is_converted_in_time(text: str) -> None:
+    """Twice as long takes no more than three times as long, and some for what else goes on."""
+
+    def seconds(lines: int) -> float:
+        head = "".join(text.splitlines(keepends=True)[:lines])
+        begun = time.thread_time()
+        converted(head)
+        return time.thread_time() - begun
+
+    lines = text.count("\n")
+    assert seconds(lines) < 3 * seconds(lines // 2) + 1.0

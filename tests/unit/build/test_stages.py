@@ -75,3 +75,12 @@ def test_many_stages_that_name_one_another_are_planned_soon() -> None:
         begun = time.process_time()
         assert len(stages.plan(dockerfile, lambda text: text, "").stages) == count + 1
         assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("name", ["one", "ONE", "two", "0", "1", "2", "3", "", "other", "00", "-1"])
+def test_stages_before_another_are_found_as_by_a_search(name: str) -> None:
+    every = plan("FROM a AS one\nFROM b AS two\nFROM c AS one\nFROM d").every
+    earlier = stages.Earlier(every)
+    for index in range(len(every) + 1):
+        assert earlier.find(name, index) is stages.find(every[:index], name)
+        assert earlier.named(name, index) is stages.named(every[:index], name)

@@ -11,9 +11,10 @@ import pytest
 from engine.daemon.build import mirrors
 from engine.daemon.buildkit import jobs, sessions
 from engine.daemon.buildkit.jobs import Cancelled
+from engine.daemon.buildkit.llb import references
 from engine.daemon.buildkit.messages.control import StatusResponse
 from engine.daemon.buildkit.progress import STDOUT, Progress
-from engine.errors import Conflict, Invalid, NotFound
+from engine.errors import Conflict, Invalid, NotFound, Unavailable
 
 LONG = 20
 
@@ -81,6 +82,25 @@ def test_only_some_that_have_ended_are_kept() -> None:
     for _ in range(20):
         jobs.end(begun())
     assert len(jobs._ended) == jobs._MOST_ENDED
+
+
+def test_no_more_than_so_many_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_MOST_RUNNING", 2)
+    running = [begun(), begun()]
+    with pytest.raises(Unavailable, match="builds run already"):
+        begun()
+    jobs.end(running.pop())
+    running.append(begun())
+    for job in running:
+        jobs.end(job)
+
+
+def test_a_frontend_is_promised_only_so_many_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "_MOST", 1)
+    known = references.References()
+    known.add(references.Reference({}, lambda: None))  # type: ignore[arg-type,return-value]
+    with pytest.raises(Invalid, match="promised at most 1 results"):
+        known.add(references.Reference({}, lambda: None))  # type: ignore[arg-type,return-value]
 
 
 def test_a_build_that_is_given_up_ends_every_wait() -> None:

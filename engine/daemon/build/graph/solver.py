@@ -346,7 +346,16 @@ class _Run:
             self._waiting,
             build.giver,
             build.allowed,
+            self._kept,
         )
+
+    def _kept(self, identity: str, kind: str, title: str, make: Callable[[], Snapshot]) -> Snapshot:
+        found = self._build.results.find(identity)
+        if found is not None:
+            return found.outputs[0]
+        made = make()
+        self._build.results.keep(identity, (made,), (), kind, title, ())
+        return made
 
     def _check(self) -> None:
         self._build.caller.check()

@@ -31,6 +31,16 @@ Lend = Callable[[str, Keeper], Snapshot | None]
 """Gives what a step of that identity has made somewhere else, kept by the keeper; None where nobody has it."""
 
 
+class Kept(Protocol):
+    """identity, kind, title: of the result; make: makes the tree"""
+
+    def __call__(self, identity: str, kind: str, title: str, make: Callable[[], Snapshot], /) -> Snapshot: ...
+
+
+def _unkept(_identity: str, _kind: str, _title: str, make: Callable[[], Snapshot]) -> Snapshot:
+    return make()
+
+
 class Giver(Protocol):
     """A client that gives what a build names."""
 
@@ -51,6 +61,8 @@ class Work:
     waiting: a context in which the node waits for somebody else (a client, a server) and needs no processor
     giver: gives secrets and agents, None for a client that cannot
     allowed: entitlements of the build, None where it needs none
+    kept: gives the tree that is kept under an identity, or makes it and keeps it: for an operation that knows what
+    decides its outcome only while it makes it
     """
 
     engine: ContainerParts
@@ -62,3 +74,4 @@ class Work:
     waiting: Callable[[], AbstractContextManager[None]]
     giver: Giver | None = None
     allowed: frozenset[str] | None = frozenset()
+    kept: Kept = _unkept

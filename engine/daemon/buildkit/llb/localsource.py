@@ -1,13 +1,16 @@
 """The source `local`: the tree of a directory of the client, of which only what changed travels.
 
 An operation of the build graph. The client is asked in each build; what is in the directory decides what those find in
-the cache that use it. All files are root's, as with BuildKit.
+the cache that use it. A directory whose files are the same as before, but for their times, is the tree that was made of
+it then. All files are root's, as with BuildKit.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 
 from engine.daemon.build import mirrors
+from engine.daemon.build.copying import prepare
+from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.graph.node import digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
@@ -71,7 +74,25 @@ class LocalSource:
             ) as mirror:
                 filesync.receive(session.link, self.wanted, mirror, lambda count: told(count, -1), work.check)
                 work.told.downloaded()
-                return (layered.tree(work.keeper, _chunks(mirror.root), work.check),)
+                contents = digest("local files", _contents(work, mirror.root))
+                return (
+                    work.kept(
+                        contents,
+                        self.kind,
+                        self.title,
+                        lambda: layered.tree(work.keeper, _chunks(mirror.root), work.check),
+                    ),
+                )
+
+
+def _contents(work: Work, root: int) -> str:
+    """The digest of what is in a mirror, without its times. Raises EngineErrors."""
+    remembered = mirrors.remembered(root)
+    request = Request((".",), "/", shown="source", check=work.check, remembered=remembered)
+    try:
+        return prepare.prepare(root, request, Base((), work.engine.images.layer_root, work.scratch)).digest
+    finally:
+        remembered.save()
 
 
 def _chunks(root: int) -> Iterator[Chunk]:

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from engine.daemon.buildkit.llb import definition
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.outcome import Tree
-from engine.errors import NotFound
+from engine.errors import Invalid, NotFound
 from engine.protocols import protobuf
 
 NAMED = "engine-result://"
 """The kind of source that stands for a tree that this daemon has promised; no other daemon knows it."""
+_MOST = 100_000
 TITLE = "[internal] result of another target"
 """What people see of such a source."""
 
@@ -43,7 +44,9 @@ class References:
         self._known: dict[str, Reference] = {}
 
     def add(self, reference: Reference) -> str:
-        """Promise it; its id."""
+        """Promise it; its id. Raises Invalid where too many are promised."""
+        if len(self._known) >= _MOST:
+            raise Invalid(f"a frontend is promised at most {_MOST} results")
         id = os.urandom(16).hex()
         self._known[id] = reference
         return id

@@ -3,17 +3,19 @@
 Runs on the thread of the frontend's call.
 """
 
-from engine.daemon.build import bases
-from engine.daemon.build.options import Options
+import contextlib
+
 from engine.daemon.buildkit import authority
+from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages import gateway, ops
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
+from engine.daemon.images.verbs import resolution
 from engine.daemon.parts import DaemonParts
 from engine.dataclass import dataclass
-from engine.errors import Invalid, NotBuilt
+from engine.errors import EngineError, Invalid, NotBuilt, NotFound
 
 _IMAGE = "docker-image://"
 _MODES = ("", "default", "pull", "local")
@@ -28,13 +30,13 @@ class Resolved:
 
 
 def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | None, mode: str, title: str) -> Resolved:
-    """What is known of an image, which is pulled where it is missing. title: of the vertex that tells of it
+    """What is known of an image, by its registry where it is not here. title: of the vertex that tells of it
 
-    Raises Invalid, NotFound, and what a pull raises.
+    It is not pulled: what stands on it does that. Raises Invalid, NotFound, and what a pull raises.
     """
     if mode not in _MODES:
         raise Invalid(f"invalid image resolve mode: {mode}")
-    Reference.parse(name)
+    reference = Reference.parse(name)
     wanted = platforms.host()
     if platform is not None and platform["OS"]:
         wanted = platforms.of(
@@ -43,14 +45,22 @@ def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | Non
 
     vertex = job.progress.vertex(title or f"resolve image config for {name}")
     vertex.begin()
-    words = "failed"
+    words = "internal error"
     try:
-        options = Options(pull=mode == "pull", credentials=authority.of_session(job.asked["Session"]))
-        found = bases.find(engine, name, str(wanted), options, lambda _line: None, set(), job.gone)
+        if mode != "pull":
+            with contextlib.suppress(NotFound):  # then its registry has it, or nobody
+                found = engine.images.find(name, str(wanted))
+                words = ""
+                return Resolved(found.id, documents.dump(found.config))
+        credentials = authority.of_session(job.asked["Session"])(reference.domain)
+        asked = resolution.resolve(engine.images, name, str(wanted), credentials)
         words = ""
+        return Resolved(asked.digest, asked.data)
+    except EngineError as error:
+        words = words_of(error)
+        raise
     finally:
         vertex.end(words)
-    return Resolved(found.id, documents.dump(found.config))
 
 
 def source(engine: DaemonParts, job: Job, asked: gateway.ResolveSourceMetaRequest) -> gateway.ResolveSourceMetaResponse:
