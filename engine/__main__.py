@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client 
     from engine.client import verbs
     from engine.inspection import verb
     from engine.kernel import sealing
+    from engine.migrate import main as migrating
     from engine.rootless import arrival
     from engine.settings import every, whose
     from engine.units import install
@@ -29,6 +30,7 @@ else:
     verbs = late("engine.client.verbs")
     verb = late("engine.inspection.verb")
     sealing = late("engine.kernel.sealing")
+    migrating = late("engine.migrate.main")
     arrival = late("engine.rootless.arrival")
     every = late("engine.settings.every")
     whose = late("engine.settings.whose")
@@ -55,6 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
         return bundling.main(words[1:])
     if words[:1] == ["install-units"]:
         return install.main(words[1:])
+    if words[:1] == ["migrate"]:
+        return migrating.main(words[1:])
     return verbs.main(words)
 
 

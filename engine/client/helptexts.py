@@ -14,6 +14,7 @@ BESIDE = {
     "check": "Show what this host has and lacks for the engine",
     "inspect-processes": "Show an engine's processes and what each holds",
     "install-units": "Write the daemon's units for systemd",
+    "migrate": "Bring over what a stopped dockerd has left",
     "bundle": "Write the engine as one file, or as a Debian package",
 }
 

@@ -43,7 +43,8 @@ ROOMS = {
     "engine.origin": (),
     # Reads the engine's files as bytes, whatever is in them; of the others it asks their help texts and units.
     "engine.bundle": (
-        *("engine.check.main", "engine.client", "engine.inspection.verb", "engine.onefile", "engine.units"),
+        *("engine.check.main", "engine.client", "engine.inspection.verb", "engine.migrate.asked", "engine.onefile"),
+        "engine.units",
     ),
     "engine.protocols": (),
     "engine.postponed": (),
@@ -60,6 +61,7 @@ ROOMS = {
     ),
     # Writes into a data root that no daemon has, what a daemon reads there.
     "engine.migrate": ("engine.daemon", *BASE),
+    "engine.migrate.asked": (),
     # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
     "engine.inspection": ("engine.daemon.store.names", *BASE),
     "engine.rootless": ("engine.kernel",),

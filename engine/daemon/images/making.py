@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.daemon.images import image as documents
 from engine.daemon.images.catalogue import Catalogue
-from engine.daemon.images.content import Incoming, digest_of
+from engine.daemon.images.content import Incoming, digest_of, sha256
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.reference import Reference
@@ -137,6 +137,17 @@ def unpack(session: Session, stream: Source, blob: Incoming) -> tuple[Layer, str
         layer = _unpacked(session, _Tee(Unpacked(peeked), squeezer))
         squeezer.finish()
     return layer, "gzip"
+
+
+def squeeze(stream: Source, blob: Incoming) -> str:
+    """Write the blob of a layer, whose tar the stream is, and unpack nothing; returns the digest of the tar."""
+    hasher = sha256()
+    with contextlib.closing(_Squeezer(blob)) as squeezer:
+        while data := stream.read(_CHUNK):
+            hasher.update(data)
+            squeezer.write(data)
+        squeezer.finish()
+    return f"sha256:{hasher.hexdigest()}"
 
 
 def _unpacked(session: Session, tee: _Tee) -> Layer:

@@ -14,7 +14,7 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon import locks
 from engine.daemon.images.content import sha256
@@ -135,31 +135,54 @@ class LayerStore:
         abandon: given for a source that a read-ahead thread may read; see `Ahead`
         Raises Invalid, SystemFailure.
         """
-        with self._lock, self._database.transaction() as connection:
-            number = table.new_layer(connection)
-            self._pins[number] += 1
-        try:
+        with self._numbered() as number:
             plain = Hashing(compression.Unpacked(source))
             with contextlib.nullcontext(plain) if abandon is None else ahead.Ahead(plain, abandon) as stream:
                 size, implied = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
             if diff_id and plain.digest != diff_id:
                 raise Invalid(f'wrong diff id calculated on extraction "{plain.digest}"')
+        layer = self._name(Layer(number, plain.digest, size))
+        # A layer that existed already keeps its directories as its first image has them: other images use them too.
+        return layer, implied if layer.number == number else ()
+
+    def fill(self, diff_id: str, work: Callable[[int], int]) -> Layer:
+        """A layer, pinned, whose directory `work` fills, which is called with its descriptor and returns its size.
+
+        diff_id: the caller knows that a tar of these files has this digest. Raises what `work` raises.
+        """
+        with self._numbered() as number:
+            root = self._made(number)
+            try:
+                size = work(root)
+            finally:
+                os.close(root)
+        return self._name(Layer(number, diff_id, size))
+
+    @contextlib.contextmanager
+    def _numbered(self) -> Iterator[int]:
+        """The number of a new layer, pinned, whose directory the caller makes; after an exception nothing is left."""
+        with self._lock, self._database.transaction() as connection:
+            number = table.new_layer(connection)
+            self._pins[number] += 1
+        try:
+            yield number
         except BaseException:
             # The files are removed first: on a full disk the database may need their room to record the removal.
             self._remove_directory(str(number))
             self.unpin([number])
             self.collect()
             raise
-        layer = self._name(Layer(number, plain.digest, size))
-        # A layer that existed already keeps its directories as its first image has them: other images use them too.
-        return layer, implied if layer.number == number else ()
 
-    def _unpack_into(self, number: int, stream: io.BufferedReader) -> tuple[int, tuple[str, ...]]:
+    def _made(self, number: int) -> int:
         path = os.path.join(self.root, str(number))
         os.mkdir(path, 0o700)
-        fd = os.open(path, _DIRECTORY)
+        root = os.open(path, _DIRECTORY)
+        os.fchmod(root, _ROOT_MODE)
+        return root
+
+    def _unpack_into(self, number: int, stream: io.BufferedReader) -> tuple[int, tuple[str, ...]]:
+        fd = self._made(number)
         try:
-            os.fchmod(fd, _ROOT_MODE)
             unpacked = layers.unpack(stream, fd, self._overlay, self._opaque)
             # The rest is read because the digest is of the whole stream, not only of what the tar reader needed.
             trailing = 0
@@ -259,6 +282,17 @@ class Session:
         if implied:
             with self._lock:
                 self._implied[layer.number] = implied
+        return layer
+
+    def filled(self, diff_id: str, work: Callable[[int], int]) -> Layer:
+        """The layer with these contents; where there is none, `work` fills its directory. See `LayerStore.fill`."""
+        layer = self._store.claim(diff_id)
+        if layer is None:
+            try:
+                layer = self._store.fill(diff_id, work)
+            finally:
+                self._store.disclaim(diff_id)
+        self._hold(layer)
         return layer
 
     def _hold(self, layer: Layer) -> None:
