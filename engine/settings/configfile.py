@@ -23,6 +23,8 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 _FORMER = {"host-gateway-ip": "host-gateway-ips"}
 # Keys that dockerd takes and forgets, because older versions of it had them.
 _FORGOTTEN = frozenset({"deprecated-key-path", "allow-nondistributable-artifacts"})
+# Keys of which the command line may add more.
+_MERGED = frozenset({"runtimes"})
 _TYPES = {"flag": "true or false", "text": "a string", "list": "a list of strings", "number": "a whole number"}
 # Of these keys an empty value says something; of all others it means the default, as in dockerd.
 _MAY_BE_EMPTY = frozenset({"default-stop-timeout"})
@@ -112,7 +114,7 @@ def _check_once(found: Iterable[tuple[Option, Any]], given: Given) -> None:
     twice = [
         f"{option.key.rpartition('.')[2]}: (from flag: {_shown(given[option.name])}, from file: {_shown(value)})"
         for option, value in sorted(found, key=lambda pair: pair[0].name)
-        if option.name in given
+        if option.name in given and option.key not in _MERGED
     ]
     if twice:
         raise Invalid(

@@ -11,20 +11,26 @@ import pytest
 
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import running
+from tests.harness.http import Connection
 from tests.harness.listening import until
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
 
-def named(program: str, place: Path, *words: str) -> subprocess.CompletedProcess:
-    """Run the daemon's program under another name, as a link of pip's command does."""
-    script = place / program
+def program(name: str, place: Path) -> Path:
+    """The daemon's program under another name, as a link of pip's command is."""
+    script = place / name
     script.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(PROJECT)!r})\n"
         "from engine.__main__ import daemon\nsys.exit(daemon())\n"
     )
     script.chmod(0o755)
-    return subprocess.run([script, *words], capture_output=True, text=True, timeout=60)
+    return script
+
+
+def named(name: str, place: Path, *words: str) -> subprocess.CompletedProcess:
+    """Run it."""
+    return subprocess.run([program(name, place), *words], capture_output=True, text=True, timeout=60)
 
 
 def test_a_program_called_dockerd_checks_its_configuration_and_says_so_on_stderr(world) -> None:
@@ -51,6 +57,31 @@ def test_each_name_has_a_version_and_a_help_of_its_own(world) -> None:
     assert (wrong.returncode, wrong.stderr) == (
         *(1, "Status: unknown flag: --nope\nSee 'dockerd --help'., Code: 125\n"),
     )
+
+
+def test_a_daemon_called_dockerd_is_found_where_dockerd_is(world) -> None:
+    """With no option at all: on a host that has dockerd's configuration file, and neither its group nor its state."""
+    place = world.directory()
+    (place / "daemon.json").write_text('{"debug": true, "labels": ["a=b"], "iptables": false, "ip6tables": false}')
+    lines = (
+        *(f"mount -t tmpfs none {each}" for each in ("/run", "/var/lib", "/etc")),
+        *("mkdir /etc/docker", f"cp {place}/daemon.json /etc/docker", f"exec {program('dockerd', place)}"),
+    )
+    shell = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", "; ".join(lines)]
+    with open(place / "log", "wb") as log:
+        process = subprocess.Popen(world.machine().command(shell), stdout=log, stderr=log)
+    try:
+        root = Path(f"/proc/{process.pid}/root")
+        until(lambda: process.poll() is not None or "ready: " in (place / "log").read_text())
+        assert process.poll() is None, (place / "log").read_text()
+        assert (root / "run/docker.pid").read_text() == f"{process.pid}\n"
+        assert (root / "var/lib/engine/engine.db").exists() and not (root / "var/lib/docker").exists()
+        with Connection(root / "run/docker.sock") as connection:
+            info = connection.request("GET", "/info").json()
+        assert (info["Labels"], info["Debug"], info["DockerRootDir"]) == (["a=b"], True, "/var/lib/engine")
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 def test_a_data_root_of_dockerd_is_refused_and_left_as_it_is(world) -> None:

@@ -103,6 +103,9 @@ def test_it_runs_by_itself_and_as_the_daemons_name(file: Path, tmp_path: Path) -
     assert says(file, "--version") == says(tmp_path / "engined", "--version")
     assert says(file, "--help").startswith("Usage:  engine [OPTIONS] COMMAND")
     assert says(tmp_path / "engined", "--help").startswith("Usage: engine daemon")
+    (tmp_path / "dockerd").symlink_to(file)
+    assert says(tmp_path / "dockerd", "--help").startswith("Usage: dockerd [OPTIONS]")
+    assert says(tmp_path / "dockerd", "--version").startswith("Docker version ")
     assert f"ExecStart={sys.executable} {file} daemon -H fd://" in says(sys.executable, file, "install-units", "--show")
 
 

@@ -323,6 +323,26 @@ def test_the_defaults_of_the_table_pass_their_own_checks():
                 assert option.check(str(default)) == str(default)
 
 
+# `dockerd --help` of API 1.54, but for what the house builds in rooms of its own.
+DOCKERDS = """
+    add-runtime allow-direct-routing bip bip6 bridge bridge-accept-fwmark cdi-spec-dir cgroup-parent config-file
+    containerd containerd-namespace containerd-plugins-namespace cpu-rt-period cpu-rt-runtime cri-containerd
+    data-root debug default-address-pool default-cgroupns-mode default-gateway default-gateway-v6 default-ipc-mode
+    default-network-opt default-runtime default-shm-size default-stop-timeout default-ulimit dns dns-opt dns-search
+    exec-opt exec-root experimental feature firewall-backend fixed-cidr fixed-cidr-v6 group help host
+    host-gateway-ip http-proxy https-proxy icc init init-path insecure-registry ip ip-forward ip-forward-no-drop
+    ip-masq ip6tables iptables ipv6 label live-restore log-driver log-format log-level log-opt
+    max-concurrent-downloads max-concurrent-uploads max-download-attempts metrics-addr mtu network-control-plane-mtu
+    no-new-privileges no-proxy node-generic-resource nri-opts pidfile raw-logs registry-mirror rootless
+    seccomp-profile selinux-enabled shutdown-timeout storage-driver storage-opt swarm-default-advertise-addr tls
+    tlscacert tlscert tlskey tlsverify userland-proxy userland-proxy-path userns-remap validate version
+"""
+
+
+def test_every_option_of_dockerd_is_known():
+    assert set(DOCKERDS.split()) <= {option.name for option in every.OPTIONS}
+
+
 def test_every_option_can_be_given_on_the_command_line():
     values = {"host": "fd://", "log-level": "warn", "muxer": "c", "registry-mirror": "http://m/", "log-opt": "a=b"}
     values |= {"default-ulimit": "nofile=5", "exec-opt": "native.cgroupdriver=cgroupfs"}
@@ -340,6 +360,7 @@ def test_every_option_can_be_given_on_the_command_line():
     }
     values |= {"storage-driver": "vfs", "storage-opt": "overlay2.override_kernel_check=1", "nri-opts": "enable=false"}
     values |= {"default-ipc-mode": "private", "default-cgroupns-mode": "host", "default-shm-size": "1g"}
+    values |= {"add-runtime": "a=/b", "default-runtime": "runc"}
     values |= {"firewall-backend": "nftables", "bridge-accept-fwmark": "1"}
     values |= {each.name: "7" for each in every.OPTIONS if each.kind == "number" and each.name not in values}
     for option in every.OPTIONS:
