@@ -28,6 +28,11 @@ if TYPE_CHECKING:  # loaded by a daemon of a user's own
 else:
     outward = late("engine.rootless.outward")
 
+if TYPE_CHECKING:  # loaded on a host that has CDI devices
+    from engine.daemon.containers.security import cdispecs
+else:
+    cdispecs = late("engine.daemon.containers.security.cdispecs")
+
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
 else:
@@ -85,6 +90,7 @@ def info(engine: DaemonParts) -> Object:
     system = os.uname()
     abilities = _abilities(engine.cgroups)
     no_firewall = engine.firewall.missing()
+    devices, wrong = cdispecs.found(settings.cdi_spec_dirs) if _has_cdi(settings) else ({}, [])
     return {
         "ID": engine.id,
         **container_counts(engine),
@@ -142,10 +148,15 @@ def info(engine: DaemonParts) -> Object:
         "SecurityOptions": _security_options(engine.settings),
         **_address_pools(settings),
         "FirewallBackend": _firewall(engine),
-        "CDISpecDirs": [],
+        "CDISpecDirs": list(settings.cdi_spec_dirs),
+        "DiscoveredDevices": [{"Source": "cdi", "ID": name} for name in devices],
         "Containerd": None,
-        "Warnings": _warnings(abilities, engine.cgroups, settings, no_firewall),
+        "Warnings": _warnings(abilities, engine.cgroups, settings, no_firewall) + wrong,
     }
+
+
+def _has_cdi(settings: Settings) -> bool:
+    return any(map(os.path.isdir, settings.cdi_spec_dirs))
 
 
 def _cgroups(cgroups: Cgroups) -> dict[str, str]:

@@ -15,7 +15,7 @@ LOG_FORMATS = ("text", "json")
 _OTHER_LEVELS = {"trace": "debug", "panic": "fatal"}
 _RESERVED = ("com.docker.", "io.docker.", "org.dockerproject.")
 # What is so without a word, or by `buildkit` alone.
-_KNOWN_FEATURES = frozenset({"buildkit=true", "buildkit=false", "containerd-snapshotter=true", "cdi=false"})
+_KNOWN_FEATURES = frozenset({"buildkit=true", "buildkit=false", "containerd-snapshotter=true", "cdi=true", "cdi=false"})
 _OLDEST_API, _NEWEST_API = (1, 24), (1, 54)
 
 
@@ -168,7 +168,8 @@ OPTIONS = (
     ),
     Option(
         "feature",
-        "NAME[=false]: buildkit=false has old clients build by the classic builder; others change nothing; repeatable",
+        "NAME[=false]: buildkit=false has old clients build by the classic builder, cdi=false gives no CDI devices;"
+        " repeatable",
         kind="list",
         check=_feature,
         default=(),

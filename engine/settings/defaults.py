@@ -199,6 +199,15 @@ OPTIONS = (
         key="seccomp-profile",
     ),
     Option(
+        "cdi-spec-dir",
+        "Directory of CDI files, which describe devices that containers may ask for; an empty one: none; repeatable",
+        kind="list",
+        check=path,
+        default=("/etc/cdi", "/var/run/cdi"),
+        value="path",
+        key="cdi-spec-dirs",
+    ),
+    Option(
         "selinux-enabled",
         "Give containers SELinux labels, on a host that has SELinux",
         kind="flag",

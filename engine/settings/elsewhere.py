@@ -106,7 +106,6 @@ _OWN_RUNTIMES = (_STOCK_RUNTIME, "io.containerd.runc.v2", "engine")
 """The names that all mean this engine."""
 _NO_CONTAINERD = "this engine runs containers itself, without containerd"
 _NO_SWARM = "this engine is in no swarm"
-_NO_CDI = "this engine has no CDI devices"
 _NO_BUDGET = (
     "daemon-scoped cpu-rt-period and cpu-rt-runtime are not supported by this engine, nor with cgroups v2 at all"
 )
@@ -191,17 +190,6 @@ _WITHOUT = (
             harmless=_is_unset,
         )
         for name in ("cpu-rt-period", "cpu-rt-runtime")
-    ),
-    Without(
-        Option(
-            "cdi-spec-dir",
-            f"Nothing: {_NO_CDI}; a container that asks for one is refused; repeatable",
-            kind="list",
-            default=(),
-            value="path",
-            key="cdi-spec-dirs",
-        ),
-        _NO_CDI,
     ),
     Without(
         _text("userland-proxy-path", "Nothing: the userland proxy is a part of the engine", "path"),

@@ -52,6 +52,7 @@ class Settings:
     storage_driver: a name of dockerd's, empty for what the data root has or can have
     bridge_accept_fwmark: `MARK[/MASK]`, or empty
     default_shm_size: bytes; default_stop_timeout: seconds
+    cdi_spec_dirs: absolute paths, none where there are to be no such devices
     seccomp_profile: a path, `builtin` or `unconfined`
     exec_opts: `name=value` each, see `cgroups`; cgroup_parent: of containers that name none, empty for the cgroup
         driver's own
@@ -109,6 +110,7 @@ class Settings:
     default_stop_timeout: int
     no_new_privileges: bool
     seccomp_profile: str
+    cdi_spec_dirs: tuple[str, ...]
     selinux_enabled: bool
     exec_opts: tuple[str, ...]
     cgroup_parent: str
@@ -264,6 +266,8 @@ def from_arguments(
     values |= told
     if environ.get("DOCKER_MIN_API_VERSION"):
         values["min-api-version"] = advertised.oldest_by_variable(environ["DOCKER_MIN_API_VERSION"])
+    cdi = advertised.has_feature(given_texts(values, "features"), "cdi", default=True)
+    values["cdi-spec-dirs"] = tuple(filter(None, given_texts(values, "cdi-spec-dirs"))) if cdi else ()
     values["labels"] = advertised.check_labels(given_texts(values, "labels"))
     network.check_together(values)
     unguarded = listening.complete(values, told, environ, name)

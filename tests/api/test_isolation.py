@@ -141,12 +141,13 @@ def test_a_rule_that_is_none_is_refused(daemon: Daemon, rule: str) -> None:
     assert refusal(daemon, 400, DeviceCgroupRules=[rule]) == f"invalid device cgroup rule format: '{rule}'"
 
 
-def test_there_is_no_driver_of_devices(daemon: Daemon) -> None:
-    """GPUs and CDI."""
+def test_there_is_no_driver_of_devices_but_cdis(daemon: Daemon) -> None:
+    """And that finds no device that no file describes."""
     gpu = {"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}
     assert refusal(daemon, 500, DeviceRequests=[gpu]) == 'could not select device driver "" with capabilities: [[gpu]]'
-    cdi = {"Driver": "cdi", "DeviceIDs": ["vendor.com/class=name"]}
-    assert refusal(daemon, 500, DeviceRequests=[cdi]) == 'could not select device driver "cdi" with capabilities: []'
+    cdi = {"Driver": "cdi", "DeviceIDs": ["vendor.test/class=none"]}
+    said = "CDI device injection failed: unresolvable CDI devices vendor.test/class=none"
+    assert refusal(daemon, 500, DeviceRequests=[cdi]) == said
 
 
 # Namespaces shared with the host

@@ -22,6 +22,12 @@ def test_a_size_is_bytes(text, size):
     assert made("--default-shm-size", text).default_shm_size == size
 
 
+def test_an_empty_directory_or_the_feature_switches_cdi_off():
+    assert made().cdi_spec_dirs == ("/etc/cdi", "/var/run/cdi")
+    assert made("--cdi-spec-dir=").cdi_spec_dirs == made("--feature", "cdi=false").cdi_spec_dirs == ()
+    assert made("--cdi-spec-dir=/a", "--cdi-spec-dir=/b").cdi_spec_dirs == ("/a", "/b")
+
+
 def test_an_empty_profile_is_the_engines_own():
     assert made("--seccomp-profile=").seccomp_profile == "builtin"
 

@@ -19,7 +19,6 @@ def made(*arguments):
         ["--containerd-plugins-namespace=n"],
         ["--swarm-default-advertise-addr=eth0"],
         ["--network-control-plane-mtu=1400"],
-        ["--cdi-spec-dir=/etc/cdi"],
         ["--userland-proxy-path=/usr/bin/docker-proxy"],
         ["--rootless"],
         ["-r"],

@@ -26,6 +26,7 @@ from engine.daemon.containers.security import (
 )
 from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
+from engine.dataclass import replace
 from engine.late import TYPE_CHECKING, late
 from engine.logs.target import LogTarget
 from engine.sandbox import capabilities, limits, selinux, sysctls
@@ -56,7 +57,8 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         where_of_network = paths.of(engine.settings.data_root, engine.settings.exec_root, networked.id)
     else:
         where_of_network = where
-    devices, _ = walls.devices_of(host_config)
+    injected = walls.injected_of(host_config, engine.settings.cdi_spec_dirs)
+    devices, _ = walls.devices_of(host_config, injected)
     init = dockerinit.is_wanted(engine.settings, host_config)
     rights = _rights(engine, container)
     if engine.cgroups.begins_with_process(cgroupparent.of(container)):
@@ -87,6 +89,14 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         joined=namespaces.joined,
         **rights,
     )
+    if injected is not None:
+        names = {each.partition("=")[0] for each in injected.env}
+        made = replace(
+            made,
+            env=(*(each for each in made.env if each.partition("=")[0] not in names), *injected.env),
+            mounts=(*made.mounts, *injected.mounts),
+            groups=(*made.groups, *injected.groups),
+        )
     return lacking.confined(engine.cgroups, host_config, made)
 
 
@@ -147,7 +157,8 @@ class NewCgroup:
         self._engine, self._container = engine, container
         self._limits, _ = engine.cgroups.fitting(limits_of(container))
         self._parent = cgroupparent.of(container)
-        _, self._devices = walls.devices_of(container.host_config)
+        injected = walls.injected_of(container.host_config, engine.settings.cdi_spec_dirs)
+        _, self._devices = walls.devices_of(container.host_config, injected)
         self.around_init = engine.cgroups.begins_with_process(self._parent)
 
     def begin(self, pid: int) -> None:

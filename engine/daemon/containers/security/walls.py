@@ -23,6 +23,12 @@ from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls
 from engine.sandbox.spec import Device, Mount
 
+if TYPE_CHECKING:  # loaded by the first container that asks for a CDI device
+    from engine.daemon.containers.security import cdispecs
+    from engine.daemon.containers.security.cdispecs import Edits, Node
+else:
+    cdispecs = late("engine.daemon.containers.security.cdispecs")
+
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
 else:
@@ -31,6 +37,7 @@ else:
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _PERMISSIONS = re.compile(r"[rwm]{0,3}", re.ASCII)
+_CDI = "cdi"
 _UNCONFINED, _BUILTIN = "unconfined", "builtin"
 # Not given to a privileged container, as in docker: what it has of its own, and device trees of other programs.
 _SKIPPED_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
@@ -232,19 +239,33 @@ def _writable(mount: Mount) -> Mount:
     return Mount(mount.kind, mount.source, mount.target, flags, mount.data, mount.propagation)
 
 
-def devices_of(host_config: HostConfig) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+def injected_of(host_config: HostConfig, directories: tuple[str, ...]) -> "Edits | None":
+    """What the DeviceRequests bring: those of the driver `cdi`; None where there are none.
+
+    directories: where CDI files are, empty for a daemon without that driver. There is no other driver; as in docker,
+    such a request is refused at the start. Raises SystemFailure, and Invalid, in docker's words.
+    """
+    names: list[str] = []
+    for request in host_config["DeviceRequests"] or ():
+        driver = request.get("Driver") or ""
+        if driver != _CDI or not directories:
+            wanted = " ".join(f"[{' '.join(each or ())}]" for each in request.get("Capabilities") or ())
+            raise SystemFailure(f'could not select device driver "{driver}" with capabilities: [{wanted}]')
+        for key, what in (("Count", "count"), ("Options", "options")):
+            if request.get(key):
+                raise Invalid(f"unexpected {what} in CDI device request")
+        names += request.get("DeviceIDs") or ()
+    return cdispecs.injected(directories, names) if names else None
+
+
+def devices_of(host_config: HostConfig, injected: "Edits | None" = None) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """The device nodes of the container, and the rules for devices besides the usual ones. Raises SystemFailure.
 
-    A privileged container needs no rules, as it may use all devices. DeviceRequests need a device driver, and this
-    engine has none; docker too refuses such a request only at the start.
+    A privileged container needs no rules, as it may use all devices. injected: see `injected_of`
     """
-    for request in host_config["DeviceRequests"] or ():
-        wanted = " ".join(f"[{' '.join(each or ())}]" for each in request.get("Capabilities") or ())
-        driver = request.get("Driver") or ""
-        raise SystemFailure(f'could not select device driver "{driver}" with capabilities: [{wanted}]')
     privileged, asked = host_config["Privileged"], host_config["Devices"]
     rules = tuple(host_config["DeviceCgroupRules"] or ())
-    if not privileged and not asked:
+    if not privileged and not asked and injected is None:
         return mounts.DEFAULT_DEVICES, rules
     nodes = {device.path: device for device in mounts.DEFAULT_DEVICES}
     if privileged and userns.is_hosts():  # else it gets no more devices than others, as with docker
@@ -258,7 +279,25 @@ def devices_of(host_config: HostConfig) -> tuple[tuple[Device, ...], tuple[str, 
             access = "".join(mark for mark in "rwm" if mark in (mapping.get("CgroupPermissions") or ""))
             if access:
                 allowed.append(f"{device.kind} {device.major}:{device.minor} {access}")
+    for node in injected.nodes if injected is not None else ():
+        nodes[node.path] = device = _injected(node)
+        allowed.append(f"{device.kind} {device.major}:{device.minor} {node.access}")
     return tuple(nodes.values()), (*allowed, *rules)
+
+
+def _injected(node: "Node") -> Device:
+    """The device of a node in a CDI file: what the file leaves open is as on the host. Raises SystemFailure."""
+    there = None
+    if not node.kind or node.major is None or node.minor is None:
+        (there,) = _mapped(node.source, node.path)[:1]
+    kind, major, minor = node.kind, node.major, node.minor
+    if there is not None:
+        kind, major, minor = kind or there.kind, there.major if major is None else major, minor
+        minor = there.minor if minor is None else minor
+    mode = node.mode if node.mode is not None else there.mode if there is not None else 0o666
+    return Device(
+        absolute(node.path), kind, major or 0, minor or 0, stat.S_IMODE(mode), node.uid or 0, node.gid or 0, node.source
+    )
 
 
 def _mapped(on_host: str, inside: str) -> list[Device]:

@@ -1,0 +1,250 @@
+"""Finds the devices that CDI files describe (Container Device Interface), and what each of them changes in a container.
+
+Runs in the daemon's request threads; loaded by the first container that asks for such a device, and by GET /info. The
+files are the administrator's. They are read anew each time, because a device may come and go. A file in a later
+directory counts more than one in an earlier directory; a device that two files of one directory describe is nobody's.
+What this engine cannot do (hooks, network devices, cache partitions) is refused when a container asks for the device.
+Source: the specification at github.com/cncf-tags/container-device-interface.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from engine.annotating import Any
+from engine.dataclass import dataclass
+from engine.errors import Invalid, SystemFailure
+from engine.protocols import plainyaml
+from engine.sandbox.spec import Mount
+
+_LARGEST = 1 << 20
+_MOST_FILES = 1000
+_VENDOR = r"[A-Za-z][A-Za-z0-9_.-]*"
+_KIND = re.compile(rf"{_VENDOR}/{_VENDOR}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
+_NODE_KINDS = frozenset({"", "b", "c", "u"})
+_FLAGS = frozenset({"ro", "rbind", "bind", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime"})
+_NEEDLESS = frozenset({"rw", "suid", "dev", "exec"})
+_PROPAGATIONS = frozenset({"private", "rprivate", "slave", "rslave", "shared", "rshared"})
+_EDITS = frozenset({"env", "deviceNodes", "mounts", "additionalGids"})
+_REFUSED = {"hooks": "runs no hooks", "intelRdt": "divides no caches", "netDevices": "moves no network devices"}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One device node. kind, major, minor, mode, uid, gid: None (kind: empty) as on the host
+
+    path: in the container; source: on the host; access: some of `rwm`
+    """
+
+    path: str
+    source: str
+    kind: str
+    major: int | None
+    minor: int | None
+    mode: int | None
+    access: str
+    uid: int | None
+    gid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What devices change in a container. env: `NAME=value` each; groups: numbers"""
+
+    env: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    def with_more(self, other: "Edits") -> "Edits":
+        """Both, those of `other` last."""
+        return Edits(
+            self.env + other.env,
+            self.nodes + other.nodes,
+            self.mounts + other.mounts,
+            self.groups + tuple(each for each in other.groups if each not in self.groups),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A device as a file describes it; the edits are read when a container asks for it. common: of all in the file"""
+
+    file: str
+    common: Any
+    own: Any
+
+
+def found(directories: Sequence[str]) -> tuple[dict[str, _Described], list[str]]:
+    """The devices by their whole names `vendor/class=name`, and a warning for each file that cannot be used."""
+    devices: dict[str, _Described] = {}
+    warnings: list[str] = []
+    for directory in directories:
+        here: dict[str, _Described] = {}
+        twice: set[str] = set()
+        for path in _files(directory, warnings):
+            try:
+                described = list(_devices(path))
+            except (Invalid, OSError) as error:
+                warnings.append(f"CDI: Error associated with spec file {path}: {error}")
+                continue
+            for name, device in described:
+                if name in here:
+                    twice.add(name)
+                    warnings.append(f"CDI: {path}: {name} is described in {here[name].file} too")
+                here[name] = device
+        devices = {name: each for name, each in (devices | here).items() if name not in twice}
+    return devices, warnings
+
+
+def injected(directories: Sequence[str], names: Iterable[str]) -> Edits:
+    """What these devices change together: what is common to a file's devices comes once, before each one's own.
+
+    Raises SystemFailure in docker's words.
+    """
+    devices, _ = found(directories)
+    asked = list(dict.fromkeys(names))
+    if missing := [name for name in asked if name not in devices]:
+        raise SystemFailure(f"CDI device injection failed: unresolvable CDI devices {', '.join(missing)}")
+    whole, seen = Edits(), set[str]()
+    for name in asked:
+        device = devices[name]
+        try:
+            if device.file not in seen:
+                whole = whole.with_more(_edits(device.common))
+            whole = whole.with_more(_edits(device.own))
+        except Invalid as error:
+            raise SystemFailure(f"CDI device injection failed: {name} of {device.file}: {error}") from error
+        seen.add(device.file)
+    return whole
+
+
+def _files(directory: str, warnings: list[str]) -> list[str]:
+    try:
+        names = sorted(name for name in os.listdir(directory) if name.endswith((".json", ".yaml", ".yml")))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        warnings.append(f"CDI: {directory} cannot be read: {error.strerror}")
+        return []
+    if len(names) > _MOST_FILES:
+        warnings.append(f"CDI: {directory} has more than {_MOST_FILES} files: the others are passed over")
+    return [os.path.join(directory, name) for name in names[:_MOST_FILES]]
+
+
+def _devices(path: str) -> Iterator[tuple[str, _Described]]:
+    """The devices of one file. Raises Invalid, OSError."""
+    with open(path, "rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise Invalid(f"it is larger than {_LARGEST} bytes")
+    try:
+        text = data.decode()
+        document = json.loads(text) if path.endswith(".json") else plainyaml.load(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(str(error)) from error
+    document = _object(document, "the file")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+        raise Invalid(f"invalid kind {kind!r}")
+    devices = document.get("devices")
+    if not isinstance(devices, list):
+        raise Invalid("it has no list of devices")
+    common = document.get("containerEdits") or {}
+    for each in devices:
+        device = _object(each, "a device")
+        name = device.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise Invalid(f"invalid device name {name!r}")
+        yield f"{kind}={name}", _Described(path, common, device.get("containerEdits") or {})
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Invalid(f"{what} is not an object")
+    return value
+
+
+def _edits(value: Any) -> Edits:
+    """The containerEdits of a file or of a device. Raises Invalid."""
+    edits = _object(value, "containerEdits")
+    for name, text in _REFUSED.items():
+        if edits.get(name):
+            raise Invalid(f"it has {name}, and this engine {text}")
+    if others := sorted(edits.keys() - _EDITS - _REFUSED.keys()):
+        raise Invalid(f"containerEdits has the unknown {', '.join(others)}")
+    env = _list(edits, "env")
+    if not all(isinstance(each, str) and each.partition("=")[1] and "\0" not in each for each in env):
+        raise Invalid("env is not a list of NAME=value")
+    groups = _list(edits, "additionalGids")
+    if not all(type(each) is int and 0 <= each < 2**32 - 1 for each in groups):
+        raise Invalid("additionalGids is not a list of group ids")
+    return Edits(
+        tuple(env),
+        tuple(map(_node, _list(edits, "deviceNodes"))),
+        tuple(map(_mount, _list(edits, "mounts"))),
+        tuple(str(each) for each in groups if each),
+    )
+
+
+def _list(edits: dict[str, Any], name: str) -> list[Any]:
+    value = edits.get(name) or []
+    if not isinstance(value, list):
+        raise Invalid(f"{name} is not a list")
+    return value
+
+
+def _node(value: Any) -> Node:
+    node = _object(value, "a device node")
+    path = _path(node, "path")
+    kind = node.get("type") or ""
+    if kind not in _NODE_KINDS:
+        raise Invalid(f"{path} has the type {kind!r}, which is no device's")
+    access = node.get("permissions") or "rwm"
+    if not isinstance(access, str) or not set(access) <= set("rwm"):
+        raise Invalid(f"{path} has invalid permissions")
+    numbers = {name: node.get(name) for name in ("major", "minor", "fileMode", "uid", "gid")}
+    for name, number in numbers.items():
+        if number is not None and (type(number) is not int or not 0 <= number < 2**32):
+            raise Invalid(f"{path} has an invalid {name}")
+    return Node(
+        path,
+        _path(node, "hostPath") if node.get("hostPath") else path,
+        "c" if kind == "u" else kind,
+        numbers["major"],
+        numbers["minor"],
+        numbers["fileMode"],
+        access,
+        numbers["uid"],
+        numbers["gid"],
+    )
+
+
+def _path(value: dict[str, Any], name: str) -> str:
+    path = value.get(name)
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        raise Invalid(f"{name} is not an absolute path: {path!r}")
+    return path
+
+
+def _mount(value: Any) -> Mount:
+    mount = _object(value, "a mount")
+    target = _path(mount, "containerPath")
+    kind = mount.get("type") or "bind"
+    options = mount.get("options") or []
+    if not isinstance(options, list) or not all(isinstance(each, str) for each in options):
+        raise Invalid(f"the options of {target} are not a list of words")
+    flags = [each for each in options if each in _FLAGS]
+    propagation = next((each for each in reversed(options) if each in _PROPAGATIONS), "")
+    data = [each for each in options if each not in _FLAGS | _NEEDLESS | _PROPAGATIONS]
+    if kind == "tmpfs":
+        return Mount("tmpfs", "tmpfs", target, tuple(flags), ",".join(data), propagation, asked=True)
+    if kind not in ("bind", "none"):
+        raise Invalid(f"the mount on {target} has the type {kind!r}: there are bind and tmpfs")
+    if data:
+        raise Invalid(f"the mount on {target} has the unknown options {', '.join(data)}")
+    if "bind" not in flags and "rbind" not in flags:
+        flags.append("rbind")
+    return Mount("bind", _path(mount, "hostPath"), target, tuple(flags), propagation=propagation, asked=True)
