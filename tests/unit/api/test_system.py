@@ -13,6 +13,7 @@ from engine.daemon.api.routes import ROUTES
 from engine.daemon.containers.record import State
 from engine.daemon.containers.roster import Roster
 from engine.daemon.network.firewall.control import Firewall
+from engine.daemon.plugins.activation import Plugins
 from tests.harness import schema
 from tests.harness.parts import Parts, container, settings
 
@@ -69,6 +70,7 @@ def engine(**told: object) -> Parts:
         ),
         events=Listened(),
         cgroups=Cgroups(),
+        plugins=Plugins(()),
     )
 
 
