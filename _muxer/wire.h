@@ -43,7 +43,7 @@
 #define WIRE_LEADS_MOST 64
 
 /* The message Started for printf(3), with int64_t for: pid, pid_start, started_ns. */
-#define WIRE_STARTED "J{\"@\":\"Started\",\"#\":\"895c7481\",\"pid\":%" PRId64 ",\"pid_start\":%" PRId64 ",\"started_ns\":%" PRId64 ",\"warnings\":[],\"keeps_waiters\":true}"
+#define WIRE_STARTED "J{\"@\":\"Started\",\"#\":\"b985dd11\",\"pid\":%" PRId64 ",\"pid_start\":%" PRId64 ",\"started_ns\":%" PRId64 ",\"warnings\":[],\"keeps_waiters\":true,\"wakes\":true}"
 
 /* The message Exited for printf(3), with int64_t for: exit_code, finished_ns, started_ns, waiters. */
 #define WIRE_EXITED "J{\"@\":\"Exited\",\"#\":\"2ace27af\",\"exit_code\":%" PRId64 ",\"finished_ns\":%" PRId64 ",\"started_ns\":%" PRId64 ",\"waiters\":%" PRId64 "}"

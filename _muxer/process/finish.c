@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +54,21 @@ void tell_exited(struct mux_stay *stay) {
 /* Whether the socket by which a daemon would find this monitor is gone; it is removed once the end was recorded. */
 static bool is_hidden(const struct mux_stay *stay) {
     return stay->exec_dir < 0 || faccessat(stay->exec_dir, "monitor.sock", F_OK, 0) < 0;
+}
+
+/* Wakes an engine that sleeps: connects to the socket that its daemon has named before it ended, and hangs up
+ * (engine/wire/wakeup.py). If nobody listens there any more, the next daemon finds the end all the same. */
+static void wake_engine(int directory) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = openat(directory, "wake", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return;
+    ssize_t got = read(fd, to.sun_path, sizeof to.sun_path - 1);
+    close(fd);
+    if (got <= 0) return;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return;
+    connect(fd, (const struct sockaddr *)&to, sizeof to);
+    close(fd);
 }
 
 void answer_alone(struct mux_stay *stay) {
@@ -113,6 +129,7 @@ void finish(struct mux_stay *stay) {
     if (stay->waiters) mux_waiters_look(stay->waiters);
     tell_exited(stay);
     if (stay->link < 0) answer_alone(stay);
+    if (stay->link < 0 && stay->exec_dir >= 0) wake_engine(stay->exec_dir);
     while (mux_pump_close_clients(stay->pump, PATIENCE_MS) == -EINTR) {
     }
     if (waiters_of(stay) > 0) wait_with_them(stay);

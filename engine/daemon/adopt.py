@@ -16,6 +16,7 @@ from engine.daemon.containers.security import cgroupparent
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import SilentMonitor
+from engine.daemon.slumber import Slumber
 from engine.errors import EngineError
 from engine.late import TYPE_CHECKING, late
 from engine.wire import endpoint
@@ -40,19 +41,29 @@ else:
 log = logging.getLogger(__name__)
 
 
-def adopt_all(engine: ContainerParts) -> list[Container]:
+def adopt_all(engine: ContainerParts, slept: Slumber | None = None) -> list[Container]:
     """Bring every container's record up to date with the facts, and watch the running containers.
 
+    slept: what the earlier daemon has left, if it has only fallen asleep. Then an end meanwhile counts for the restart
+        policy like any other, and no container is started that did not run before.
     Returns the containers that do not run but are to run by their restart policy, oldest first; they are not started
     here.
     """
     wanted = []
     left = engine.networks.endpoints()  # also those of containers that turn out to have ended
     containers = engine.containers.all()
-    engine.monitors.call((container.id, _where(engine, container).exec_dir, endpoint.NAME) for container in containers)
+    ran = _with_a_run(engine, containers)
+    engine.monitors.call((container.id, _where(engine, container).exec_dir, endpoint.NAME) for container in ran)
+    known = {container.id for container in ran}
     for container in reversed(containers):
+        if slept is not None:
+            container.held, container.delay = container.id in slept.held, slept.delays.get(container.id, 0.0)
         try:
-            if _adopt(engine, container):
+            if container.id not in known:
+                again = _follow_up(engine, container, slept is not None)
+            else:
+                again = _adopt(engine, container, slept is not None)
+            if again:
                 wanted.append(container)
         except (EngineError, OSError) as error:
             log.error("container %s was not adopted: %s", container.id, error)
@@ -60,6 +71,12 @@ def adopt_all(engine: ContainerParts) -> list[Container]:
     if os.path.isdir(paths.lent(engine.settings.exec_root)):
         borrowing.sweep(engine)
     return wanted
+
+
+def _with_a_run(engine: ContainerParts, containers: list[Container]) -> list[Container]:
+    """The containers of which anything may run, be under way or be left; of a thousand others nothing is looked for."""
+    left = set(os.listdir(paths.runs(engine.settings.exec_root)))
+    return [each for each in containers if each.id in left or each.state.alive or each.state.status == "removing"]
 
 
 def _adopt_networks(engine: ContainerParts, left: bool) -> None:
@@ -81,8 +98,8 @@ def _where(engine: ContainerParts, container: Container) -> paths.Paths:
     return paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
 
 
-def _adopt(engine: ContainerParts, container: Container) -> bool:
-    """Adopt one container; True when it is to be started."""
+def _adopt(engine: ContainerParts, container: Container, woken: bool) -> bool:
+    """Adopt one container; True when it is to be started. woken: the earlier daemon has only fallen asleep"""
     status = container.state.status
     where = _where(engine, container)
     cgroupparent.recall(container, where.exec_dir)
@@ -101,13 +118,17 @@ def _adopt(engine: ContainerParts, container: Container) -> bool:
         return False
     if was_alive:
         error = "" if found else end.why_lost(container, where)
-        end.record(engine, container, found or end.lost(container), obey_policy=False, error=error)
+        exited = found or end.lost(container)
+        with engine.events.at(exited.finished_ns):
+            end.record(engine, container, exited, obey_policy=woken, error=error)
     elif isinstance(found, Exited):
-        start.record_start(engine, container, Started(0, 0, found.started_ns))
-        end.record(engine, container, found, obey_policy=False)
+        with engine.events.at(found.started_ns):
+            start.record_start(engine, container, Started(0, 0, found.started_ns))
+        with engine.events.at(found.finished_ns):
+            end.record(engine, container, found, obey_policy=woken)
     elif os.path.isdir(where.exec_dir):
         start.clear_run(engine, container, where)
-    return _follow_up(engine, container)
+    return _follow_up(engine, container, woken)
 
 
 def _go_on(engine: ContainerParts, container: Container, found: Started) -> None:
@@ -129,13 +150,13 @@ def _adopt_execs(engine: ContainerParts, container: Container) -> None:
         execution.adopt(engine, container)
 
 
-def _follow_up(engine: ContainerParts, container: Container) -> bool:
+def _follow_up(engine: ContainerParts, container: Container, woken: bool) -> bool:
     """Decide about a container that does not run, as at its end; but the restart policy forgets the failures it has
-    counted.
+    counted, unless the earlier daemon has only fallen asleep.
 
     Returns True when it is to be started. A container with AutoRemove is removed in the background.
     """
-    if restarts.wanted_at_start(container):
+    if container.state.status == "restarting" if woken else restarts.wanted_at_start(container):
         return True
     if container.state.status == "exited" and container.host_config["AutoRemove"]:
         later(remove.remove, engine, container, False, True, about=container.id)

@@ -1,13 +1,14 @@
 """Records what each thread of the daemon is doing: the request that it serves, or its work in the background.
 
 The threads that begin and end the work keep the record. The lines of the log (`loglines`) and the dump at SIGUSR1
-(`dump`) show it. There is one entry a thread and no lock: a thread changes only its own entry, and the others only
-read.
+(`dump`) show it, and a daemon that may end when it has nothing to do asks it (`idle`). There is one entry a thread and
+no lock: a thread changes only its own entry, and the others only read. Only the count of work that is owed has a lock:
+one thread adds to it, and another one does the work.
 """
 
 import contextlib
 import itertools
-from _thread import get_ident
+from _thread import allocate_lock, get_ident
 from collections.abc import Iterator
 from time import monotonic
 
@@ -15,6 +16,9 @@ from engine.dataclass import dataclass
 
 _numbers = itertools.count(1)
 _busy: dict[int, "Task"] = {}
+_owing = allocate_lock()
+_owed = 0
+_rested = monotonic()
 _LONGEST = 200  # characters of a path that are shown
 
 
@@ -50,7 +54,9 @@ def concern(container: str) -> None:
 
 def rest() -> None:
     """Note that the calling thread has nothing to do any more."""
-    _busy.pop(get_ident(), None)
+    global _rested
+    if _busy.pop(get_ident(), None) is not None:
+        _rested = monotonic()
 
 
 @contextlib.contextmanager
@@ -68,7 +74,7 @@ def about(container: str, what: str = "") -> Iterator[None]:
         yield
     finally:
         if before is None:
-            _busy.pop(me, None)
+            rest()
         else:
             _busy[me] = before
 
@@ -81,3 +87,23 @@ def now() -> Task | None:
 def all_tasks() -> dict[int, Task]:
     """What each thread is doing, by the thread's identity."""
     return dict(_busy)
+
+
+def owe() -> None:
+    """Note work that another thread is about to do, until that one calls `pay`: no thread may have begun it yet."""
+    global _owed
+    with _owing:
+        _owed += 1
+
+
+def pay() -> None:
+    """Note that owed work is done."""
+    global _owed, _rested
+    with _owing:
+        _owed -= 1
+        _rested = monotonic()
+
+
+def idle_since() -> float | None:
+    """When the last work ended, of the monotonic clock in seconds; None while there is some, or some is owed."""
+    return None if _busy or _owed else _rested

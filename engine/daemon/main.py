@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from engine import origin
-from engine.daemon import adopt, dataroot, dump, interrupted, loglines, notify, proxyvariables
+from engine.daemon import adopt, dataroot, dump, interrupted, loglines, notify, proxyvariables, slumber
 from engine.daemon.api.server import Servers
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
@@ -78,7 +78,7 @@ else:
     outward = late("engine.rootless.outward")
 
 if TYPE_CHECKING:  # most daemons never need them
-    from engine.daemon import goingdown, reload
+    from engine.daemon import goingdown, idle, reload
     from engine.daemon.containers.life import shutdown
     from engine.daemon.network import remove as networks
     from engine.daemon.runtime import units
@@ -86,11 +86,13 @@ else:
     networks = late("engine.daemon.network.remove")
     shutdown = late("engine.daemon.containers.life.shutdown")
     goingdown = late("engine.daemon.goingdown")
+    idle = late("engine.daemon.idle")
     reload = late("engine.daemon.reload")
     units = late("engine.daemon.runtime.units")
 
 log = logging.getLogger(__name__)
 
+_FIRST_ANSWERS = 0.3  # seconds for clients that have waited for the start, before memory is tidied up
 _AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPWR)
 
 
@@ -168,34 +170,37 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         connection = None if outside.is_here() else outward.Outward(settings.exec_root)
         if connection is not None:
             connection.start()
-        due = adopt.adopt_all(engine)
+        slept = slumber.find(settings.exec_root)
+        if slept is not None:
+            engine.events.restore(slept.events)
+        due = adopt.adopt_all(engine, slept)
         _release_images(engine)
         interrupted.finish(engine)
         server = Servers(engine)
         threading.Thread(target=engine.monitors.watch, name="links", daemon=True).start()
-        if not settings.live_restore:
+        if not settings.live_restore and slept is None:
             due += shutdown.stop_left(engine)
         server.start()
         if due:
-            later(restarts.resume, engine, due)
-        origin.started()
-        gc.collect()
-        memory.trim()
-        gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them
+            later(restarts.resume if slept is None else restarts.go_on, engine, due)
+        slumber.forget(settings.exec_root)
+        may_end = idle.Idle(engine, server, settings.idle_exit) if settings.idle_exit else None
         kind = f"cgroup v{engine.cgroups.version} ({engine.cgroups.driver})" if engine.cgroups.version else "no cgroups"
         log.info("ready: muxer %s, storage %s, %s", engine.muxer, engine.storage, kind)
         if settings.selinux_enabled and not labels.kernel_has():
             log.warning("this kernel has no SELinux: containers run without labels, as without --selinux-enabled")
-        # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
         manager.ready()
-        while (told := signal.sigwaitinfo(_AWAITED).si_signo) == signal.SIGHUP:
+        first = signal.sigtimedwait(_AWAITED, _FIRST_ANSWERS)
+        _tidy()
+        while (told := _told(may_end) if first is None else first.si_signo) == signal.SIGHUP:
+            first = None
             manager.reloading()
             reload.reload(engine, read)
             manager.ready()
         manager.stopping()
         server.stop()
         down = told == signal.SIGPWR or (told == signal.SIGTERM and goingdown.goes_down())
-        if down or not engine.settings.live_restore:
+        if down or (told and not engine.settings.live_restore):
             log.info("the containers are stopped: %s", "the host goes down" if down else "live-restore is off")
             shutdown.stop_all(engine, manager.stopping)
         adopt.clear_wires(engine)  # no other daemon may be started to do it
@@ -204,8 +209,30 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         engine.cgroups.leave()
         if connection is not None and not any(each.snapshot().alive for each in engine.containers.all()):
             connection.stop()
-    log.info("stopped; containers run on" if engine.settings.live_restore and not down else "stopped")
+    if told:
+        log.info("stopped; containers run on" if engine.settings.live_restore and not down else "stopped")
     return 0
+
+
+def _tidy() -> None:
+    """Give back the memory that the start has taken."""
+    origin.started()
+    gc.enable()
+    gc.collect()
+    memory.trim()
+    gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them
+
+
+def _told(may_end: "idle.Idle | None") -> int:
+    """Wait for a signal; returns its number, or 0 once the daemon has fallen asleep."""
+    # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
+    while may_end is not None and (left := may_end.left()) is not None:
+        told = signal.sigtimedwait(_AWAITED, left)
+        if told is not None:
+            return told.si_signo
+        if may_end.falls_asleep():
+            return 0
+    return signal.sigwaitinfo(_AWAITED).si_signo
 
 
 def _lift_descriptors() -> None:

@@ -301,7 +301,8 @@ class _Handshake:
             pass  # the daemon has died: the link's end of file says the same, and `run` acts on that
 
     def _started(self) -> Launched:
-        started = Started(self._pid, self._pid_start, time.time_ns(), tuple(self._warnings), keeps_waiters=True)
+        warnings = tuple(self._warnings)
+        started = Started(self._pid, self._pid_start, time.time_ns(), warnings, keeps_waiters=True, wakes=True)
         self._tell(started)
         outputs = self._streams.outputs if self._terminal < 0 else [(STDOUT, self._terminal)]
         return Launched(

@@ -26,7 +26,7 @@ from engine.monitor.contract import Event, Pump
 from engine.monitor.handover import Handover, TakenOver
 from engine.monitor.launch import Launched
 from engine.monitor.parts import Parts
-from engine.wire import codec, endpoint, exitfile, waits
+from engine.wire import codec, endpoint, exitfile, waits, wakeup
 from engine.wire.channel import Channel, unpacked
 from engine.wire.schema import Attach, Client, Detached, Exec, Exited, Message, Resize, Start, Started, Warned
 
@@ -55,7 +55,7 @@ def begin(
         _add_client(pump, client, descriptor)
     for each in (link.fileno(), launched.pidfd, *([listener.fileno()] if listener else [])):
         pump.watch(each)
-    greeting = Started(launched.pid, launched.pid_start, launched.started_ns, keeps_waiters=True)
+    greeting = Started(launched.pid, launched.pid_start, launched.started_ns, keeps_waiters=True, wakes=True)
     # The pump closes its own copy with the output.
     terminal = os.dup(launched.terminal) if launched.terminal >= 0 else -1
     waiters = Kept(pump, made_of.Waiters)
@@ -89,7 +89,7 @@ def handed(start: Start, launched: Launched, link: int, listener: socket.socket,
 
 def go_on(stayed: TakenOver) -> None:
     """In the keeper: serve the container, beginning with the first event that C could not handle by itself."""
-    greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns, keeps_waiters=True)
+    greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns, keeps_waiters=True, wakes=True)
     link = Channel.adopt(stayed.link) if stayed.link >= 0 else None
     listener = socket.socket(fileno=stayed.listener) if stayed.listener >= 0 else None
     exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
@@ -300,6 +300,8 @@ class _Life:
             self._tell(self._ended(exited))
             if self._link is None:
                 self._waiters.lose_daemon(exited, self._exec_dir)
+                if self._exec_dir:
+                    wakeup.call(self._exec_dir)
         self._pump.close_clients()
         if len(self._waiters):
             self._wait_with_them()

@@ -15,6 +15,7 @@ from engine.errors import Invalid
 from engine.literals import integer
 from engine.settings import (
     advertised,
+    asleep,
     builder,
     cgroups,
     configfile,
@@ -62,6 +63,7 @@ class Settings:
     bridge: an existing bridge, `none`, or empty for the engine's own; bip*: its address and prefix; all settings about
         addresses may be empty, except ip; mtu: decimal, 0 for the kernel's
     entitlements: what builds are given that ask for it, by dockerd's names, or `none`; gc: of the build cache
+    idle_exit: seconds without work after which the daemon ends; 0 for never
     default_address_pools: `base,bits` each; default_network_opts: `driver=name=value` each
     authorization_plugins: names, in the order in which they are asked; plugin_dirs: absolute paths
     unguarded: the administrator has said that whoever reaches a TCP socket may use it
@@ -114,6 +116,7 @@ class Settings:
     selinux_enabled: bool
     exec_opts: tuple[str, ...]
     cgroup_parent: str
+    idle_exit: int
     bridge: str
     bip: str
     bip6: str
@@ -206,6 +209,7 @@ OPTIONS = (
     ),
     *defaults.OPTIONS,
     *cgroups.OPTIONS,
+    *asleep.OPTIONS,
     *network.OPTIONS,
     *builder.OPTIONS,
     *extensions.OPTIONS,
@@ -261,7 +265,7 @@ def from_arguments(
     told = of_file | {option.key: given[option.name] for option in OPTIONS if option.key and option.name in given}
     values: dict[str, Value] = {option.key: option.default for option in declared if option.key}
     values |= {"data-root": places.data_root, "exec-root": places.exec_root, "pidfile": places.pidfile}
-    values |= {"hosts": (f"unix://{places.socket}",), "group": places.group}
+    values |= {"hosts": (f"unix://{places.socket}",), "group": places.group, asleep.KEY: asleep.of_environment(environ)}
     values |= {"plugin-dirs": extensions.directories(user, environ)}
     values |= told
     if environ.get("DOCKER_MIN_API_VERSION"):

@@ -8,6 +8,7 @@ the receiver. Several threads may send on one channel; one thread receives.
 import _thread
 import array
 import os
+import select
 import socket
 
 from engine.errors import Invalid
@@ -48,6 +49,16 @@ class Channel:
 
     def close(self) -> None:
         self.socket.close()
+
+    def shut(self) -> bool:
+        """Take nothing any more: what the peer sends from now on fails. True if something waits, or if it is gone."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLHUP)
+        try:
+            self.socket.shutdown(socket.SHUT_RD)
+            return bool(poll.poll(0)) or bool(self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:  # it has gone without having read all
+            return True
 
     def __enter__(self) -> "Channel":
         return self

@@ -55,7 +55,7 @@ NUMBERS = {"LEADS_FORM": leads.FORM, "LEADS_MOST": leads.MOST}
 """Other numbers, by their names in C."""
 _GAP = 1 << 40  # no field is this large, and each gap has another number
 WRITTEN: dict[str, Message] = {
-    "STARTED": schema.Started(_GAP, _GAP + 1, _GAP + 2, keeps_waiters=True),
+    "STARTED": schema.Started(_GAP, _GAP + 1, _GAP + 2, keeps_waiters=True, wakes=True),
     "EXITED": schema.Exited(_GAP, _GAP + 1, _GAP + 2, _GAP + 3),
 }
 """The messages that C writes; each value that C fills in is a gap."""

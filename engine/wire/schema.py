@@ -83,6 +83,7 @@ class Started:
 
     started_ns: since the epoch; warnings: what was asked for and this host could not provide
     keeps_waiters: the monitor understands what a daemon says of waiting clients (`engine.wire.waits`)
+    wakes: at its container's end it wakes an engine that sleeps (`engine.wire.wakeup`)
     """
 
     pid: int
@@ -90,6 +91,7 @@ class Started:
     started_ns: int
     warnings: tuple[str, ...] = ()
     keeps_waiters: bool = False
+    wakes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
         super().__init__(listener.address, socketserver.BaseRequestHandler)
         self._listener = listener
         self._acceptor = acceptor
+        self.path = listener.path
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         self._either = select.epoll()
         self._either.register(listener.fileno(), select.EPOLLIN)
@@ -60,7 +61,9 @@ class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
 
     def get_request(self) -> tuple[socket.socket, str]:
         try:
-            return self._listener.accept(), self._listener.address
+            peer = self._listener.accept()
+            self._acceptor.meet()
+            return peer, self._listener.address
         except BlockingIOError:
             # The wake-up eventfd woke the loop, or the client has left again; `socketserver` passes over this error.
             raise
@@ -79,10 +82,24 @@ class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
         # No thread could be started: this client is turned away, and the daemon goes on.
         log.exception("cannot serve a connection on %s", client_address)
 
-    def stop(self) -> None:
-        """Accept no more connections; returns when the loop has ended."""
+    def open(self) -> None:
+        """Accept connections in a thread of its own; returns at once."""
+        name = f"accept {self._listener.address}"
+        threading.Thread(target=self.serve_forever, args=(None,), name=name, daemon=True).start()
+
+    def hold(self) -> None:
+        """Accept no more for now; returns when the loop has ended. Who connects waits in the kernel's queue."""
         os.eventfd_write(self._wake, 1)
         self.shutdown()
+
+    def reopen(self) -> None:
+        """Undo `hold`."""
+        os.eventfd_read(self._wake)
+        self.open()
+
+    def stop(self) -> None:
+        """Accept no more connections; returns when the loop has ended."""
+        self.hold()
         self._listener.close()
         self._either.close()
         os.close(self._wake)
@@ -99,13 +116,13 @@ class Acceptor:
         self._trimmed = 0.0
         self._lock = locks.Lock("connections")
         self._closing = threading.Event()
+        self._met = time.monotonic()
 
     def start(self) -> None:
         """Begin to accept connections, in one thread a listener; returns at once."""
         threading.stack_size(STACK_SIZE)
         for door in self._doors:
-            name = f"accept {door.server_address}"
-            threading.Thread(target=door.serve_forever, args=(None,), name=name, daemon=True).start()
+            door.open()
             log.info("API listen on %s", door.server_address)
 
     def stop(self, seconds: float = 5.0) -> None:
@@ -128,6 +145,51 @@ class Acceptor:
                     _shut(peer, how)
             for _, (_, thread) in remaining:
                 thread.join(max(0.0, when - time.monotonic()))
+
+    @property
+    def paths(self) -> list[str]:
+        """The files of the Unix sockets on which it listens."""
+        return [door.path for door in self._doors if door.path]
+
+    def meet(self) -> None:
+        """Note that a client has connected just now; the loops that accept call it."""
+        self._met = time.monotonic()
+
+    @property
+    def met(self) -> float:
+        """When the last client connected, of the monotonic clock in seconds."""
+        return self._met
+
+    def hold(self) -> None:
+        """Accept no connection until `reopen`. Who connects meanwhile waits in the kernel's queue."""
+        for door in self._doors:
+            door.hold()
+
+    def reopen(self) -> None:
+        """Undo `hold`."""
+        for door in self._doors:
+            door.reopen()
+
+    def part(self, seconds: float) -> bool:
+        """End the connections, which wait for a request of their clients; False if one of the clients has sent any.
+
+        seconds: how long a connection may take to end. Call it after `hold`, when no request is being answered. Nothing
+        that a client sends afterwards is taken: its send fails, so it knows that it has to connect anew.
+        """
+        poll = select.poll()
+        with self._lock:  # a connection is closed after it was taken off the list under this lock
+            left = list(self._connections.values())
+            for peer, _ in left:
+                poll.register(peer, select.POLLIN)
+            if any(told & select.POLLIN and not told & select.POLLHUP for _, told in poll.poll(0)):
+                return False
+            for peer, _ in left:
+                _shut(peer, socket.SHUT_RD)
+        until = time.monotonic() + seconds
+        for _, thread in left:
+            thread.join(max(0.0, until - time.monotonic()))
+        with self._lock:
+            return not self._connections
 
     def serve(self, peer: socket.socket) -> None:
         """Answer one client until its connection ends; runs in the connection's own thread."""

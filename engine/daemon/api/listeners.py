@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.kernel import outside
 from engine.late import TYPE_CHECKING, late
+from engine.settings import asleep
 from engine.settings.every import Settings
 
 if TYPE_CHECKING:  # ssl is large, and most daemons never listen on TCP
@@ -34,7 +35,10 @@ _PATH_LIMIT = 107  # sun_path without its final zero, unix(7)
 
 
 class Listener:
-    """A listening socket, and how to accept a connection from it. `address` is its name in the log."""
+    """A listening socket, and how to accept a connection from it.
+
+    address: its name in the log; passed: another process has it too, and goes on listening when the daemon ends
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Listener:
         address: str,
         wrap: Callable[[socket.socket], socket.socket] | None = None,
         path: str = "",
+        passed: bool = False,
     ):
         listening.setblocking(False)
         self._socket = listening
@@ -49,6 +54,13 @@ class Listener:
         self._path = path
         self._inode = os.stat(path).st_ino if path else 0
         self.address = address
+        self.passed = passed
+
+    @property
+    def path(self) -> str:
+        """The absolute path of a Unix socket's file; empty for any other socket."""
+        name = self._socket.getsockname() if self._socket.family == socket.AF_UNIX else ""
+        return name if isinstance(name, str) and name.startswith("/") else ""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -91,6 +103,8 @@ def open_listeners(settings: Settings, environ: Mapping[str, str] = os.environ) 
         for host in settings.hosts:
             kind, _, rest = host.partition("://")
             listeners.extend(_OPENERS[kind](rest, settings, environ))
+        if settings.idle_exit:
+            _check_held(listeners)
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -100,18 +114,50 @@ def open_listeners(settings: Settings, environ: Mapping[str, str] = os.environ) 
 
 def open_metrics(address: str) -> list[Listener]:
     """Open the socket for metrics at `host:port`, on which any client may ask. Raises SystemFailure."""
-    host, _, port = address.rpartition(":")
-    try:
-        listening = outside.call(lambda: _bound(host.strip("[]"), int(port)))
-    except OSError as error:
-        raise SystemFailure(f"cannot listen on {address} for metrics: {error.strerror}") from error
-    return [Listener(listening, f"tcp://{address} (metrics)")]
+    return [Listener(bind_tcp(address, f"{address} for metrics"), f"tcp://{address} (metrics)")]
+
+
+def _check_held(listeners: list[Listener]) -> None:
+    """Raise Invalid for a daemon that is to end by itself, and with which one of its sockets would end."""
+    for listener in listeners:
+        if not listener.passed:
+            raise Invalid(
+                f"--{asleep.KEY} needs sockets that systemd or `engine listen` holds: when the daemon has ended, nobody"
+                f" would listen on {listener.address}"
+            )
+
+
+def passed_sockets(environ: Mapping[str, str]) -> list[int]:
+    """The descriptors that were passed to this process (sd_listen_fds(3)); none where they are for another one."""
+    if environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    return list(range(_FIRST_PASSED, _FIRST_PASSED + int(environ.get("LISTEN_FDS") or 0)))
+
+
+def _adopted(bound: Callable[[socket.socket], bool], environ: Mapping[str, str]) -> socket.socket | None:
+    """The passed socket of which `bound` is true: `engine listen` passes what `--host` names; None where none is."""
+    for fd in passed_sockets(environ):
+        passed = socket.socket(fileno=fd)
+        if bound(passed):
+            os.set_inheritable(fd, False)
+            return passed
+        passed.detach()
+    return None
 
 
 def _open_unix(path: str, settings: Settings, environ: Mapping[str, str]) -> Iterator[Listener]:
+    adopted = _adopted(lambda each: each.family == socket.AF_UNIX and each.getsockname() == path, environ)
+    if adopted is not None:
+        yield Listener(adopted, f"unix://{path}", passed=True)
+        return
+    yield Listener(bind_unix(path, settings.group), f"unix://{path}", path=path)
+
+
+def bind_unix(path: str, group_name: str) -> socket.socket:
+    """A new Unix socket that listens at a path, for root and a group. Raises Invalid, Conflict and SystemFailure."""
     if len(os.fsencode(path)) > _PATH_LIMIT:
         raise Invalid(f"the path of a Unix socket is at most {_PATH_LIMIT} bytes long: {path}")
-    group = _group_number(settings.group)
+    group = _group_number(group_name)
     try:
         os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
         _remove_stale(path)
@@ -124,10 +170,10 @@ def _open_unix(path: str, settings: Settings, environ: Mapping[str, str]) -> Ite
         os.chown(path, -1, group)
         os.chmod(path, 0o660)
         listening.listen(_BACKLOG)
-        yield Listener(listening, f"unix://{path}", path=path)
     except OSError as error:
         listening.close()
         raise SystemFailure(f"cannot listen on unix://{path}: {error.strerror}") from error
+    return listening
 
 
 def _remove_stale(path: str) -> None:
@@ -169,11 +215,11 @@ def _open_passed(wanted: str, settings: Settings, environ: Mapping[str, str]) ->
     """The sockets of systemd's socket activation (sd_listen_fds(3)); `wanted`: empty or `*` for all, a descriptor, or a
     name.
     """
-    if environ.get("LISTEN_PID") != str(os.getpid()):
+    found = passed_sockets(environ)
+    if not found:
         raise Invalid(f"fd://{wanted}: no sockets were passed to this process (see systemd.socket(5))")
-    count = int(environ.get("LISTEN_FDS") or 0)
     names = environ.get("LISTEN_FDNAMES", "").split(":")
-    passed = [(_FIRST_PASSED + each, names[each] if each < len(names) else "") for each in range(count)]
+    passed = [(fd, names[each] if each < len(names) else "") for each, fd in enumerate(found)]
     chosen = [fd for fd, name in passed if wanted in ("", "*", str(fd), name)]
     if not chosen:
         raise Invalid(f"fd://{wanted}: no such socket was passed")
@@ -181,26 +227,43 @@ def _open_passed(wanted: str, settings: Settings, environ: Mapping[str, str]) ->
         os.set_inheritable(fd, False)
         listening = socket.socket(fileno=fd)
         if listening.family == socket.AF_UNIX:
-            yield Listener(listening, f"fd://{fd}")
+            yield Listener(listening, f"fd://{fd}", passed=True)
         else:
-            yield Listener(listening, f"fd://{fd}", _tls_wrapper(settings))
+            yield Listener(listening, f"fd://{fd}", _tls_wrapper(settings), passed=True)
 
 
 def _open_tcp(place: str, settings: Settings, environ: Mapping[str, str]) -> Iterator[Listener]:
-    host, _, port = place.rpartition(":")
+    host = place.rpartition(":")[0]
     wrap = _tls_wrapper(settings)
     try:
-        listening = outside.call(lambda: _bound(host.strip("[]"), int(port)))
+        family, address = outside.call(lambda: _resolved(place))
     except OSError as error:
         raise SystemFailure(f"cannot listen on tcp://{place}: {error.strerror}") from error
-    yield Listener(listening, f"tcp://{host}:{listening.getsockname()[1]}", wrap)
+    adopted = _adopted(lambda each: each.family == family and each.getsockname()[:2] == address, environ)
+    listening = adopted or bind_tcp(place)
+    yield Listener(listening, f"tcp://{host}:{listening.getsockname()[1]}", wrap, passed=adopted is not None)
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """A listening TCP socket. Raises OSError."""
+def _resolved(place: str) -> tuple[int, tuple[str, int]]:
+    """The family and the address of `host:port`. Raises OSError."""
+    host, _, port = place.rpartition(":")
     flags = socket.AI_PASSIVE
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)[0]
-    return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=flags)
+    family, _, _, _, address = found[0]
+    return family, (str(address[0]), int(address[1]))
+
+
+def bind_tcp(place: str, shown: str = "") -> socket.socket:
+    """A new TCP socket that listens at `host:port`. Raises SystemFailure, which says where (`shown`)."""
+
+    def bound() -> socket.socket:
+        family, address = _resolved(place)
+        return socket.create_server(address, family=family, backlog=_BACKLOG)
+
+    try:
+        return outside.call(bound)
+    except OSError as error:
+        raise SystemFailure(f"cannot listen on {shown or f'tcp://{place}'}: {error.strerror}") from error
 
 
 def _tls_wrapper(settings: Settings) -> Callable[[socket.socket], socket.socket] | None:

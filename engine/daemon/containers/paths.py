@@ -34,6 +34,11 @@ class Paths:
         return os.path.join(self.home, name)
 
 
+def runs(exec_root: str) -> str:
+    """The directory with the exec directory of each container that runs."""
+    return os.path.join(exec_root, "containers")
+
+
 def wires(exec_root: str) -> str:
     """The directory with a file for each wire that is to be taken away, see `endpoints.leavings`."""
     return os.path.join(exec_root, "wires")
@@ -51,6 +56,4 @@ def given(exec_root: str) -> str:
 
 def of(data_root: str, exec_root: str, container_id: str) -> Paths:
     """The paths of the container with this id."""
-    return Paths(
-        os.path.join(data_root, "containers", container_id), os.path.join(exec_root, "containers", container_id)
-    )
+    return Paths(os.path.join(data_root, "containers", container_id), os.path.join(runs(exec_root), container_id))

@@ -19,15 +19,20 @@ def later(work: Callable[[*Given], object], *arguments: *Given, about: str = "")
 
     about: the id of the container that the work concerns, for the log
     """
+    busy.owe()
     worker.begin(work.__name__, lambda: _run(work, *arguments, about=about))
 
 
 def _run(work: Callable[[*Given], object], *arguments: *Given, about: str = "") -> None:
-    with busy.about(about, work.__name__):
-        try:
-            work(*arguments)
-        except EngineError as error:
-            log.warning("background work %s failed: %s", work.__name__, error)
+    """Do a piece of work that is owed (see `busy`)."""
+    try:
+        with busy.about(about, work.__name__):
+            try:
+                work(*arguments)
+            except EngineError as error:
+                log.warning("background work %s failed: %s", work.__name__, error)
+    finally:
+        busy.pay()
 
 
 class Turn:
@@ -40,6 +45,7 @@ class Turn:
 
     def add(self, work: Callable[[*Given], object], *arguments: *Given) -> None:
         """Have the thread run `work` when all that was added before is done; returns at once."""
+        busy.owe()
         self._waiting.put((work, arguments))
         self._worker.wake()
 

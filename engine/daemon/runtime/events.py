@@ -2,13 +2,19 @@
 
 Any thread of the daemon publishes. Each subscriber reads in a thread of its own, which sleeps on a file descriptor
 until there is an event. Publishing never waits for a subscriber: one that does not read is dropped, and does not delay
-the publisher. The bus keeps the last events for later subscribers, but none over a restart of the daemon.
+the publisher. The bus keeps the last events for later subscribers. A daemon that ends because it has nothing to do
+leaves them to the next one (`slumber`), and no other daemon does. What happened while there was no daemon is published
+by the next one, with the time at which it happened (`Events.at`).
 """
 
+import bisect
+import contextlib
 import os
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from engine.dataclass import dataclass, field
 
@@ -100,21 +106,53 @@ class Events:
         self._lock = threading.Lock()
         self._past: deque[Event] = deque(maxlen=KEPT)
         self._subscriptions: list[Subscription] = []
+        self._missed = threading.local()
         self.published = 0
 
     def publish(self, kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
         """Give an event to all subscribers. Each event gets a later time than the one before it."""
         with self._lock:
-            moment = time.time_ns()
-            if self._past and moment <= self._past[-1].time_ns:
-                moment = self._past[-1].time_ns + 1
-            event = Event(kind, action, actor, attributes, moment)
-            self._past.append(event)
+            missed: int = getattr(self._missed, "time_ns", 0)
+            if missed:
+                event = Event(kind, action, actor, attributes, missed)
+                self._missed.time_ns = missed + 1
+                self._insert(event)
+            else:
+                moment = time.time_ns()
+                if self._past and moment <= self._past[-1].time_ns:
+                    moment = self._past[-1].time_ns + 1
+                event = Event(kind, action, actor, attributes, moment)
+                self._past.append(event)
             self.published += 1
             for subscription in self._subscriptions:
                 subscription.give(event)
             if any(each.dropped for each in self._subscriptions):
                 self._subscriptions = [each for each in self._subscriptions if not each.dropped]
+
+    def _insert(self, event: Event) -> None:
+        """Keep an event of an earlier time among those of its time, and the last `KEPT` of all; under the lock."""
+        past = list(self._past)
+        bisect.insort(past, event, key=attrgetter("time_ns"))
+        self._past = deque(past, KEPT)
+
+    @contextlib.contextmanager
+    def at(self, time_ns: int) -> Iterator[None]:
+        """Have what this thread publishes within the `with` block happen at that time, each event a moment later."""
+        self._missed.time_ns = time_ns
+        try:
+            yield
+        finally:
+            self._missed.time_ns = 0
+
+    def kept(self) -> list[Event]:
+        """The kept events, oldest first."""
+        with self._lock:
+            return list(self._past)
+
+    def restore(self, events: Iterable[Event]) -> None:
+        """Keep events that an earlier daemon has published, oldest first; before this one publishes any."""
+        with self._lock:
+            self._past.extend(events)
 
     @property
     def listeners(self) -> int:

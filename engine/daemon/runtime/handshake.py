@@ -5,10 +5,12 @@ lock, because it waits. Each wait has a time limit: the monitor may be stopped, 
 """
 
 import logging
+import os
 import time
 
 from engine.annotating import TypeVar
 from engine.errors import Invalid, SystemFailure
+from engine.wire import codec, exitfile
 from engine.wire.channel import Channel
 from engine.wire.schema import Exited, Failed, Message, Started, Warned
 
@@ -69,6 +71,21 @@ def greeting(link: Channel, name: str, seconds: float) -> Started | Exited:
     if not isinstance(message, Started | Exited):
         raise _unexpected(message, "Started or Exited")
     return message
+
+
+def left_behind(exec_dir: str) -> Exited | None:
+    """How a container ended by its exit file; None when there is none or it cannot be decoded."""
+    content = exitfile.read(exec_dir)
+    if content is None:
+        return None
+    try:
+        exited = codec.decode(content)
+        if not isinstance(exited, Exited):
+            raise Invalid(f"{type(exited).__name__} is not an Exited message")
+        return exited
+    except Invalid as error:
+        log.error("the exit file %s cannot be decoded: %s", os.path.join(exec_dir, exitfile.EXIT), error)
+        return None
 
 
 def _next(link: Channel, name: str, seconds: float) -> Message:

@@ -10,7 +10,6 @@ monitor has a time limit: the monitor may be stopped, or be held up by a disk.
 """
 
 import logging
-import os
 import select
 import socket
 import struct
@@ -22,7 +21,7 @@ from engine.daemon.runtime import handshake, signalling, worker
 from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, TooSlow
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
-from engine.wire import codec, endpoint, exitfile, waits
+from engine.wire import endpoint, waits
 from engine.wire.channel import Channel
 from engine.wire.schema import (
     Attach,
@@ -73,7 +72,7 @@ class Monitors:
         self._detached = detached
         self._links: dict[str, Channel] = {}
         self._called: dict[str, Channel | OSError] = {}
-        self._keepers: set[str] = set()  # ids of containers whose monitors can keep waiting clients
+        self._greetings: dict[str, Started] = {}  # of the monitors of containers, which say what they can do
         self._parting: dict[str, list[Channel]] = {}  # to monitors that reported the end and stay for waiting clients
         self._names: dict[int, tuple[str, Heard]] = {}
         self._ends: dict[int, Callable[[], None]] = {}
@@ -123,16 +122,16 @@ class Monitors:
         except BaseException:
             ours.close()
             raise
-        self._have(container_id, ours, keeps_waiters=started.keeps_waiters)
+        self._have(container_id, ours, started)
         return started
 
-    def _have(self, name: str, link: Channel, *, keeps_waiters: bool = False) -> None:
+    def _have(self, name: str, link: Channel, greeting: Started | None = None) -> None:
         link.socket.settimeout(None)
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_LIMIT)
         with self._lock:
             self._links[name] = link
-            if keeps_waiters:
-                self._keepers.add(name)
+            if greeting is not None:
+                self._greetings[name] = greeting
 
     def enter(
         self,
@@ -198,7 +197,7 @@ class Monitors:
         if isinstance(link, BlockingIOError):
             raise SilentMonitor(linked=False) from link
         if isinstance(link, OSError):
-            return self.left_behind(exec_dir)
+            return handshake.left_behind(exec_dir)
         try:
             greeting = handshake.greeting(link, container_id, _WAITED_SECONDS)
         except TooSlow as error:
@@ -206,12 +205,12 @@ class Monitors:
             raise SilentMonitor(linked=True) from error
         except SystemFailure:
             link.close()
-            return self.left_behind(exec_dir)
+            return handshake.left_behind(exec_dir)
         if isinstance(greeting, Exited):
             with self._lock:
                 self._part(container_id, link)
         else:
-            self._have(container_id, link, keeps_waiters=greeting.keeps_waiters)
+            self._have(container_id, link, greeting)
         return greeting
 
     def adopt_exec(self, exec_id: str) -> Started | None:
@@ -235,26 +234,11 @@ class Monitors:
         self._have(exec_id, link)
         return greeting
 
-    @staticmethod
-    def left_behind(exec_dir: str) -> Exited | None:
-        """How a container ended by its exit file; None when there is none or it cannot be decoded."""
-        content = exitfile.read(exec_dir)
-        if content is None:
-            return None
-        try:
-            exited = codec.decode(content)
-            if not isinstance(exited, Exited):
-                raise Invalid(f"{type(exited).__name__} is not an Exited message")
-            return exited
-        except Invalid as error:
-            log.error("the exit file %s cannot be decoded: %s", os.path.join(exec_dir, exitfile.EXIT), error)
-            return None
-
     def drop(self, name: str) -> None:
         """Close the link of a container or exec whose start could not be recorded; it is not watched any more."""
         with self._lock:
             link = self._links.pop(name, None)
-            self._keepers.discard(name)
+            self._greetings.pop(name, None)
             if link is None:
                 return
             if self._names.pop(link.fileno(), None) is not None:
@@ -320,7 +304,7 @@ class Monitors:
         Never blocks: raises BlockingIOError when the monitor has too much unread, and the caller may try again.
         """
         with self._lock:
-            if container_id not in self._keepers:
+            if not self._keeps(container_id):
                 return False
             try:
                 self._links[container_id].send_word(waits.pack(wait), [descriptor])
@@ -346,7 +330,7 @@ class Monitors:
     def _tell_keepers(self, container_id: str, word: bytes, running: bool = False) -> None:
         with self._lock:
             links = list(self._parting.get(container_id, ()))
-            if running and container_id in self._keepers:
+            if running and self._keeps(container_id):
                 links.append(self._links[container_id])
             for link in links:
                 try:
@@ -357,6 +341,11 @@ class Monitors:
                         container_id,
                         error,
                     )
+
+    def _keeps(self, container_id: str) -> bool:
+        """Whether the container's monitor can keep waiting clients; the caller holds the lock."""
+        greeting = self._greetings.get(container_id)
+        return greeting is not None and greeting.keeps_waiters
 
     def _part(self, container_id: str, link: Channel) -> None:
         """Keep the link to a monitor that has reported the end, until it exits itself; the caller holds the lock."""
@@ -370,6 +359,30 @@ class Monitors:
         if not links:
             del self._parting[container_id]
         link.close()
+
+    def wakes(self, container_id: str) -> bool:
+        """Whether the container's monitor wakes an engine that sleeps, see `engine.wire.wakeup`."""
+        with self._lock:
+            greeting = self._greetings.get(container_id)
+        return greeting is not None and greeting.wakes
+
+    def let_go(self) -> bool:
+        """Hear nothing of any monitor from now on, because the daemon ends; True if one has said something unheard.
+
+        A monitor whose container ends after this knows that there is no daemon.
+        """
+        with self._lock:
+            for descriptor in self._names:
+                self._poll.unregister(descriptor)
+            self._names.clear()
+            unheard = [link.shut() for link in self._links.values()]
+            return any(unheard)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a thread that watches is handling what it has heard."""
+        with self._lock:
+            return self._waiting <= self._helpers
 
     def on_end(self, descriptor: int, ended: Callable[[], None]) -> None:
         """Have a watching thread call `ended` once, when the other end of a socket is closed; it reads nothing."""
@@ -453,7 +466,7 @@ class Monitors:
                 self._poll.unregister(descriptor)
                 del self._names[descriptor]
                 del self._links[name]
-                self._keepers.discard(name)
+                self._greetings.pop(name, None)
                 if message is not None and message.waiters:
                     self._part(name, link)
                 else:
@@ -463,8 +476,8 @@ class Monitors:
             return
         if isinstance(message, Started):  # the greeting of a monitor that was silent when it was adopted
             with self._lock:
-                if message.keeps_waiters and name in self._links:
-                    self._keepers.add(name)
+                if name in self._links:
+                    self._greetings[name] = message
             return
         if isinstance(message, Exited | Detached | None):
             with busy.about(name, "an end"):

@@ -55,6 +55,7 @@ class Schedule:
 
     def __init__(self) -> None:
         self._heap: list[Handle] = []
+        self._doing = False
         self._changed = threading.Condition()
         self._orders = itertools.count()
         self._worker = Worker("schedule", self._run)
@@ -69,6 +70,12 @@ class Schedule:
                 self._changed.notify()  # it is due before the piece that the thread sleeps for
         self._worker.wake()
         return handle
+
+    @property
+    def waits(self) -> bool:
+        """Whether any work is scheduled, or is being done."""
+        with self._changed:
+            return bool(self._heap) or self._doing
 
     def drop(self, handle: Handle) -> bool:
         """Take a piece of work out again; False when it is not scheduled any more. `Handle.cancel` calls this."""
@@ -90,9 +97,11 @@ class Schedule:
 
     def _next(self) -> Handle:
         with self._changed:
+            self._doing = False
             while True:
                 left = self._heap[0].due - time.monotonic() if self._heap else None
                 if left is not None and left <= 0:
+                    self._doing = True
                     return heapq.heappop(self._heap)
                 # A wait takes no more than TIMEOUT_MAX. Waking up after that with nothing due does no harm.
                 self._changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))

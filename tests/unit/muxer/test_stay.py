@@ -211,7 +211,7 @@ def test_a_new_daemon_is_the_daemon_and_nothing_is_woken_for_it(asleep, tmp_path
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
         daemon.settimeout(PATIENCE_S)
         daemon.connect(str(tmp_path / "monitor.sock"))
-        greeting = Started(said["pid"], stat_field(said["pid"], 22), 1234, keeps_waiters=True)
+        greeting = Started(said["pid"], stat_field(said["pid"], 22), 1234, keeps_waiters=True, wakes=True)
         assert codec.decode(daemon.recv(200)[1:]) == greeting
         assert heard(link) is None
         client.shutdown(socket.SHUT_WR)

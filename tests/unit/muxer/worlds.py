@@ -270,7 +270,7 @@ class World:
         new.settimeout(PATIENCE_S)
         new.connect(str(one.directory / "monitor.sock"))
         told = codec.decode(new.recv(4096).removeprefix(b"J"))
-        assert told == Started(one.pid, stat_field(one.pid, 22), one.started_ns, keeps_waiters=True)
+        assert told == Started(one.pid, stat_field(one.pid, 22), one.started_ns, keeps_waiters=True, wakes=True)
         if one.link is not None:
             assert heard(one.link) is None
             one.link.close()

@@ -111,3 +111,33 @@ def test_many_publish_at_once():
             thread.join(10)
         seen = [one.take(1000), other.take(1000)]
         assert len(seen[0]) == 800 and seen[0] == seen[1]
+
+
+def test_what_was_missed_is_put_where_it_happened():
+    """And is told to those who listen now, in the order in which it was published."""
+    events = Events()
+    events.publish("container", "start", "a", {})
+    first = events.kept()[0].time_ns
+    with events.subscribe()[1] as subscription:
+        with events.at(first - 10):
+            events.publish("container", "die", "b", {})
+            events.publish("network", "disconnect", "b", {})
+        events.publish("container", "start", "c", {})
+        assert [event.actor for event in subscription.take()] == ["b", "b", "c"]
+    times = [(event.action, event.actor, event.time_ns) for event in events.kept()]
+    assert times[:3] == [("die", "b", first - 10), ("disconnect", "b", first - 9), ("start", "a", first)]
+    assert times[3][2] > first
+
+
+def test_a_past_that_is_restored_comes_before_what_follows():
+    """Of a full past the oldest go, whenever an event has happened."""
+    earlier = Events()
+    for each in range(KEPT):
+        earlier.publish("container", "start", str(each), {})
+    events = Events()
+    events.restore(earlier.kept())
+    with events.at(earlier.kept()[5].time_ns):
+        events.publish("container", "die", "x", {})
+    kept = events.kept()
+    assert len(kept) == KEPT
+    assert [event.actor for event in kept[:7]] == ["1", "2", "3", "4", "5", "x", "6"]

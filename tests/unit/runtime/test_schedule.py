@@ -98,3 +98,25 @@ def test_a_delay_of_centuries_is_no_error(done):
     schedule.at(0, done.put, "now")
     assert done.get(timeout=SECONDS) == "now"
     assert handle.cancel()
+
+
+def test_it_waits_as_long_as_there_is_work_or_some_is_being_done():
+    """Which keeps a daemon awake."""
+    schedule, begun, go = Schedule(), threading.Event(), threading.Event()
+    assert not schedule.waits
+    later = schedule.at(60, print)
+    assert schedule.waits
+    assert later.cancel()
+    assert not schedule.waits
+
+    def work():
+        begun.set()
+        go.wait(SECONDS)
+
+    schedule.at(0, work)
+    assert begun.wait(SECONDS)
+    assert schedule.waits
+    go.set()
+    end = time.monotonic() + SECONDS
+    while schedule.waits:
+        assert time.monotonic() < end

@@ -162,6 +162,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "default-gateway-v6": "fd09::fe",
         "ipv6": True,
         "mtu": 1400,
+        "idle-exit": 90,
         "icc": True,
         "ip-masq": False,
         "ip": "127.0.0.1",
@@ -355,6 +356,7 @@ def test_every_option_can_be_given_on_the_command_line():
     values |= {"dns": "9.9.9.9", "dns-search": "example.org", "dns-opt": "ndots:2"}
     values |= {
         "builder-entitlement": "none",
+        "idle-exit": "60",
         "metrics-addr": "[::1]:9",
         "log-format": "json",
         "label": "a=b",

@@ -17,6 +17,8 @@ from engine.errors import NotFound
 
 KEPT_SECONDS = 300.0
 """How long an exec that has ended can be asked for."""
+UNSTARTED_SECONDS = 300.0
+"""How long the start of an exec is expected (see `Execs.expected`)."""
 MOST_ENDED = 10_000
 """Execs that have ended and are kept; the oldest go first."""
 MOST_HOMES = 1_000
@@ -55,6 +57,7 @@ class Exec:
     status: created, starting, running, ended; exit_code: None until it is known; pid, pid_start: 0 before it has run
     own: the engine itself has asked for it, and no client; home: the exec directory that has its home (see `homes`), or
         empty
+    made, ended: when, of the monotonic clock in seconds
     """
 
     id: str
@@ -66,6 +69,7 @@ class Exec:
     pid_start: int = 0
     own: bool = False
     home: str = ""
+    made: float = field(default_factory=time.monotonic)
     ended: float = 0.0
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
@@ -102,6 +106,13 @@ class Execs:
             self._forget(time.monotonic() - KEPT_SECONDS)
             self._by_id[made.id] = made
             made.container.execs[made.id] = made
+
+    def expected(self, container: Container) -> bool:
+        """Whether an exec of a container runs, or its start is to be expected of a client that has made it."""
+        latest = time.monotonic() - UNSTARTED_SECONDS
+        with self._lock:
+            found = [self._by_id[exec_id] for exec_id in container.execs if exec_id in self._by_id]
+        return any(each.status != "created" or each.made > latest for each in found)
 
     def end(self, done: Exec) -> None:
         """Keep an exec that has ended for a while (`KEPT_SECONDS`)."""

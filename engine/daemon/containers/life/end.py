@@ -19,7 +19,7 @@ from engine.daemon.containers.saving import save
 from engine.daemon.containers.security import cgroupparent
 from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
-from engine.daemon.runtime import signalling
+from engine.daemon.runtime import handshake, signalling
 from engine.daemon.runtime.background import later
 from engine.errors import SystemFailure
 from engine.late import TYPE_CHECKING, late
@@ -71,7 +71,7 @@ def record(
     """
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     if exited is None:
-        exited = engine.monitors.left_behind(where.exec_dir)
+        exited = handshake.left_behind(where.exec_dir)
     if exited is None:
         exited, error = _end_unseen(engine, container, where)
     oom_killed = _oom_killed(engine, container)

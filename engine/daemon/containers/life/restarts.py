@@ -83,6 +83,12 @@ def wanted_at_start(container: Container) -> bool:
     return True
 
 
+def go_on(engine: ContainerParts, containers: Iterable[Container]) -> None:
+    """Schedule the next runs of containers that have ended while the engine was asleep, each after its delay."""
+    for container in containers:
+        schedule(engine, container)
+
+
 def resume(engine: ContainerParts, containers: Iterable[Container]) -> None:
     """Start, one after the other and oldest first, the containers that an earlier daemon left to be started."""
     for container in containers:
