@@ -19,6 +19,7 @@ from setuptools.command.build_ext import build_ext
 
 CFFI = "cffi>=1.15"
 NATIVE = "_muxer._native"
+PROGRAMS = ("docker-init", "engine-sleeper")
 MUSL = "1_2"  # of musllinux: musl has no versions of symbols, and 1.2 is the oldest with times of 64 bits everywhere
 HERE = Path(__file__).resolve().parent
 TARGET = os.environ.get("ENGINE_TARGET", "")
@@ -45,7 +46,7 @@ def native_arguments() -> dict:
     """The arguments of setup() that are about the C muxer."""
     given = {"install_requires": [CFFI], "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
     if TARGET:
-        if not (compiled() / "docker-init").exists():
+        if not (compiled() / PROGRAMS[-1]).exists():
             sys.exit(f"*** engine: nothing is compiled for {TARGET}: python3 -m _muxer.cross {TARGET}")
         say(f"the C muxer is that of {TARGET}.")
         return {**given, "ext_modules": [Extension(NATIVE, [], py_limited_api=True)]}
@@ -66,22 +67,22 @@ def compiled() -> Path:
     return HERE / "_muxer" / "targets" / TARGET
 
 
-class BuildWithInit(build_ext):
-    """Builds docker-init (_muxer/process/dockerinit.c) beside the muxer, of which it is no part but that both are C."""
+class BuildWithPrograms(build_ext):
+    """Builds two programs (`_muxer.build.PROGRAMS`) beside the muxer, of which they are no part but that all are C."""
 
     def run(self) -> None:
-        """Build the muxer, then the program; or take both from where `_muxer.cross` has put them."""
+        """Build the muxer, then the programs; or take all from where `_muxer.cross` has put them."""
         if TARGET:
             place = Path(self.build_lib, "_muxer")
             place.mkdir(parents=True, exist_ok=True)
-            for name in ("_native.abi3.so", "docker-init"):
+            for name in ("_native.abi3.so", *PROGRAMS):
                 shutil.copy(compiled() / name, place / name)
             return
         super().run()
         if self.extensions:
-            from _muxer.build import build_init
+            from _muxer.build import build_programs
 
-            build_init(Path(self.get_ext_fullpath("_muxer.docker-init")).parent)
+            build_programs(Path(self.get_ext_fullpath("_muxer.program")).parent)
 
 
 class TaggedWheel(bdist_wheel):
@@ -101,4 +102,4 @@ class TaggedWheel(bdist_wheel):
         return python, abi, f"musllinux_{MUSL}_{machine}"
 
 
-setup(cmdclass={"build_ext": BuildWithInit, "bdist_wheel": TaggedWheel}, **native_arguments())
+setup(cmdclass={"build_ext": BuildWithPrograms, "bdist_wheel": TaggedWheel}, **native_arguments())

@@ -1,6 +1,6 @@
-"""Builds the C muxer as `_muxer._native`, with cffi, for the stable ABI of every CPython from 3.11 on; and docker-init.
+"""Builds the C muxer as `_muxer._native`, by cffi, for the stable ABI of every CPython from 3.11 on; and two programs.
 
-`python3 -m _muxer.build` builds both in place; setup.py uses `ffibuilder`; the tests build it under the sanitizers with
+`python3 -m _muxer.build` builds all in place; setup.py uses `ffibuilder`; the tests build it under the sanitizers with
 `build(directory, sanitize=True)`. Needs cffi and a C compiler; nothing at run time imports this.
 """
 
@@ -33,13 +33,14 @@ MACROS = [("_GNU_SOURCE", None), ("_FILE_OFFSET_BITS", "64"), ("_TIME_BITS", "64
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"]
 SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
 
-INIT = "docker-init"
-INIT_MACHINES = ("x86_64", "aarch64", "riscv64", "armv7l")
-INIT_COMPILED = (
+PROGRAMS = {"docker-init": "dockerinit.c", "engine-sleeper": "sleeper.c"}
+"""The programs without a C library: the containers' process 1, and what `engine listen` becomes."""
+PROGRAM_MACHINES = ("x86_64", "aarch64", "riscv64", "armv7l")
+PROGRAM_COMPILED = (
     *("-std=c99", "-Os", "-Wall", "-Wextra", "-ffreestanding", "-fno-builtin", "-fno-stack-protector"),
     *("-fno-asynchronous-unwind-tables", "-fno-pie"),
 )
-INIT_LINKED = ("-no-pie", "-nostdlib", "-static", "-s", "-Wl,-z,noexecstack,--build-id=none")
+PROGRAM_LINKED = ("-no-pie", "-nostdlib", "-static", "-s", "-Wl,-z,noexecstack,--build-id=none")
 
 
 def make_builder(directory: str, sanitize: bool = False) -> FFI:
@@ -73,28 +74,27 @@ def build(target: Path, sanitize: bool = False) -> Path:
     return final
 
 
-def build_init(target: Path) -> Path | None:
-    """Compiles docker-init, the containers' process 1, into the directory `target`; returns its path.
+def build_programs(target: Path) -> list[Path]:
+    """Compiles the programs of `PROGRAMS` into the directory `target`; returns their paths.
 
-    Returns None on a machine for which it is not written. It is a program and no extension: static, without a C
-    library. Raises what the compiler raises.
+    There are none on a machine for which they are not written. They are no extensions: static, without a C library.
+    Raises what the compiler raises.
     """
-    if os.uname().machine not in INIT_MACHINES:
-        return None
+    if os.uname().machine not in PROGRAM_MACHINES:
+        return []
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
-    made = target / f"{INIT}.new"
-    source = HERE / "process" / "dockerinit.c"
-    command = [shutil.which(compiler) or "cc", *INIT_COMPILED, *INIT_LINKED, "-o", str(made), str(source)]
-    subprocess.run(command, check=True)
-    os.replace(made, target / INIT)  # a container that runs keeps the old one
-    return target / INIT
+    for name, source in PROGRAMS.items():
+        made = target / f"{name}.new"
+        words = (*PROGRAM_COMPILED, *PROGRAM_LINKED, "-o", str(made), str(HERE / "process" / source))
+        subprocess.run([shutil.which(compiler) or "cc", *words], check=True)
+        os.replace(made, target / name)  # a process that runs the old one keeps it
+    return [target / name for name in PROGRAMS]
 
 
 def main() -> int:
-    """Build both in place, and print where they are; returns the exit status."""
+    """Build all in place, and print where they are; returns the exit status."""
     try:
-        print(build(HERE))
-        print(build_init(HERE))
+        print(build(HERE), *build_programs(HERE), sep="\n")
     except (VerificationError, OSError, subprocess.CalledProcessError) as error:
         needs = "It needs a C compiler, Python's headers, and a directory that can be written"
         print(f"The C muxer is not built: {error}. {needs} (Debian: apt-get install gcc python3-dev).", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Compiles the C muxer and docker-init for other machines and C libraries, for wheels and for the engine in one file.
+"""Compiles the C muxer and its programs for other machines and C libraries, for wheels and for the engine in one file.
 
 `python3 -m _muxer.cross [TARGET...]` puts them into `_muxer/targets/TARGET`, from where `engine bundle` and `setup.py`
 (ENGINE_TARGET) take them. Zig has compilers for all targets (`pip install ziglang`). Without Zig, a target's own gcc is
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from _muxer.build import FLAGS, HERE, INIT, INIT_COMPILED, INIT_LINKED, MACROS, SOURCES, make_builder
+from _muxer.build import FLAGS, HERE, MACROS, PROGRAM_COMPILED, PROGRAM_LINKED, PROGRAMS, SOURCES, make_builder
 
 PLACE = HERE / "targets"
 NATIVE = "_native.abi3.so"
@@ -45,7 +45,7 @@ def compiler(target: str) -> list[str]:
 
 
 def build(target: str, command: Sequence[str], into: Path) -> None:
-    """Compile both into the directory `into` with a compiler. Raises OSError and CalledProcessError."""
+    """Compile all into the directory `into` with a compiler. Raises OSError and CalledProcessError."""
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch, "native.c")
@@ -59,11 +59,13 @@ def build(target: str, command: Sequence[str], into: Path) -> None:
         sources = [str(source), *(str(HERE / each) for each in SOURCES)]
         shared = (*command, *FLAGS, "-shared", "-fPIC", "-s", *macros, *included, *sources, "-o")
         # In two steps: where nothing of a C library is linked, Zig has not even the kernel's headers.
-        compiled = (*command, *INIT_COMPILED, "-c", str(HERE / "process" / "dockerinit.c"), "-o")
-        linked = (*command, *INIT_LINKED, str(Path(scratch, "init.o")), "-o")
-        for name, words in ((NATIVE, shared), ("init.o", compiled), (INIT, linked)):
+        steps = [(NATIVE, shared)]
+        for name, code in PROGRAMS.items():
+            steps.append((f"{name}.o", (*command, *PROGRAM_COMPILED, "-c", str(HERE / "process" / code), "-o")))
+            steps.append((name, (*command, *PROGRAM_LINKED, str(Path(scratch, f"{name}.o")), "-o")))
+        for name, words in steps:
             subprocess.run([*words, str(Path(scratch, name))], check=True, stderr=subprocess.PIPE, text=True)
-        for name in (NATIVE, INIT):
+        for name in (NATIVE, *PROGRAMS):
             shutil.copy(Path(scratch, name), into / f"{name}.new")
             os.replace(into / f"{name}.new", into / name)  # a process that has the old one keeps it
 

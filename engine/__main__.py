@@ -4,6 +4,7 @@ Runs first in every process that a user starts. It loads nothing before it knows
 must be small and quick to start, and must never hold a module of the client.
 """
 
+import gc
 import os
 import sys
 
@@ -15,8 +16,10 @@ if TYPE_CHECKING:  # a daemon has nothing of the client in memory, and a client 
     from engine.bundle import main as bundling
     from engine.check import main as checking
     from engine.client import verbs
+    from engine.daemon import poweroff
     from engine.inspection import verb
     from engine.kernel import sealing
+    from engine.listen import main as listening
     from engine.migrate import main as migrating
     from engine.rootless import arrival
     from engine.settings import every, whose
@@ -28,8 +31,10 @@ else:
     bundling = late("engine.bundle.main")
     checking = late("engine.check.main")
     verbs = late("engine.client.verbs")
+    poweroff = late("engine.daemon.poweroff")
     verb = late("engine.inspection.verb")
     sealing = late("engine.kernel.sealing")
+    listening = late("engine.listen.main")
     migrating = late("engine.migrate.main")
     arrival = late("engine.rootless.arrival")
     every = late("engine.settings.every")
@@ -44,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         return daemon()
     if words[:1] == ["daemon"]:
         return daemon(words[1:], seals=arguments is None)
+    if words[:1] == ["power-off"]:
+        return daemon(words[1:], seals=arguments is None, only_stops=True)
     if words[:1] == ["spawner"]:
         _seal()
         _stay_small()
@@ -59,12 +66,15 @@ def main(arguments: list[str] | None = None) -> int:
         return install.main(words[1:])
     if words[:1] == ["migrate"]:
         return migrating.main(words[1:])
+    if words[:1] == ["listen"]:
+        return listening.main(words[1:])
     return verbs.main(words)
 
 
-def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
+def daemon(arguments: list[str] | None = None, seals: bool = True, only_stops: bool = False) -> int:
     """The command `engined`, which is `engine daemon`, and `dockerd`; returns the exit status of the process.
 
+    only_stops: it is `engine power-off`, see `daemon.poweroff`
     seals: start the program anew from a read-only mount, and keep it small; False when `arguments` are not this
     process's own command line
     """
@@ -86,6 +96,11 @@ def daemon(arguments: list[str] | None = None, seals: bool = True) -> int:
             if seals:
                 _seal()
         chosen = every.from_arguments(words)
+        if only_stops:
+            stopping = poweroff.only_stopping(chosen)
+            if stopping is None:
+                return 0
+            chosen = stopping
         return boot.boot(chosen, lambda: every.from_arguments(words))
     except errors.EngineError as error:
         name = whose.program()
@@ -105,7 +120,11 @@ def _seal() -> None:
 
 
 def _stay_small() -> None:
-    """Postpone the import of modules that this process and its children may never need."""
+    """Postpone the import of modules that this process and its children may never need.
+
+    What is imported lives long: until all is there (`daemon.main`, `spawner.main`) no garbage is looked for among it.
+    """
+    gc.disable()
     postponed.postpone(*postponed.IDLE)
 
 

@@ -9,7 +9,7 @@
  * It is a static program without a C library, so that it runs in any image: system calls by hand, no allocation, no
  * state except one path. The engine binds it read-only on /sbin/docker-init; nothing in it trusts the image. */
 
-#include <asm/unistd.h>
+#include "bare.h"
 
 #define EINTR 4
 #define ENOENT 2
@@ -17,10 +17,8 @@
 #define ENOEXEC 8
 #define ENOTDIR 20
 
-#define SIG_BLOCK_ALL 2 /* SIG_SETMASK */
 #define WNOHANG 1
 #define TIOCSPGRP 0x5410
-#define SIGCHLD 17
 #define SIGTTIN 21
 #define SIGTTOU 22
 #define SIGNALS 64
@@ -28,73 +26,12 @@
 #define NOT_FOUND 127
 #define NOT_RUNNABLE 126
 
-typedef unsigned long word;
-typedef unsigned long long signals; /* the kernel's sigset_t of eight bytes, on little-endian machines */
-
 static const char DEFAULT_PATH[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /* The signals of its own program errors: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS. They are not passed
  * on. */
 #define BIT(number) (1ULL << ((number) - 1))
 static const signals SYNCHRONOUS = BIT(4) | BIT(5) | BIT(6) | BIT(7) | BIT(8) | BIT(11) | BIT(31);
-
-#if defined(__x86_64__)
-static long call(long number, word a, word b, word c, word d) {
-    register word r10 __asm__("r10") = d;
-    long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
-    return result;
-}
-__asm__(".globl _start\n_start:\n xorl %ebp, %ebp\n movq %rsp, %rdi\n andq $-16, %rsp\n call run\n");
-#elif defined(__aarch64__)
-static long call(long number, word a, word b, word c, word d) {
-    register word x8 __asm__("x8") = (word)number;
-    register word x0 __asm__("x0") = a;
-    register word x1 __asm__("x1") = b;
-    register word x2 __asm__("x2") = c;
-    register word x3 __asm__("x3") = d;
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
-    return (long)x0;
-}
-__asm__(".globl _start\n_start:\n mov x29, xzr\n mov x30, xzr\n mov x0, sp\n bl run\n");
-#elif defined(__riscv)
-static long call(long number, word a, word b, word c, word d) {
-    register word a7 __asm__("a7") = (word)number;
-    register word a0 __asm__("a0") = a;
-    register word a1 __asm__("a1") = b;
-    register word a2 __asm__("a2") = c;
-    register word a3 __asm__("a3") = d;
-    __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2), "r"(a3) : "memory");
-    return (long)a0;
-}
-__asm__(".globl _start\n_start:\n .option push\n .option norelax\n la gp, __global_pointer$\n .option pop\n"
-        " mv a0, sp\n andi sp, sp, -16\n call run\n");
-#elif defined(__arm__)
-static long call(long number, word a, word b, word c, word d) {
-    register word r7 __asm__("r7") = (word)number;
-    register word r0 __asm__("r0") = a;
-    register word r1 __asm__("r1") = b;
-    register word r2 __asm__("r2") = c;
-    register word r3 __asm__("r3") = d;
-    __asm__ volatile("svc 0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2), "r"(r3) : "memory");
-    return (long)r0;
-}
-__asm__(".globl _start\n_start:\n mov r0, sp\n bic sp, sp, #7\n bl run\n");
-#else
-#error "docker-init: no system calls are known for this machine"
-#endif
-
-static void leave(int status) {
-    for (;;) call(__NR_exit_group, (word)status, 0, 0, 0);
-}
-
-static word length(const char *text) {
-    word size = 0;
-    while (text[size]) size++;
-    return size;
-}
-
-static void say(const char *text) { call(__NR_write, 2, (word)text, length(text), 0); }
 
 static const char *words(long error) {
     switch (-error) {

@@ -12,6 +12,7 @@ from engine.bundle.deb import Entry
 from engine.check import main as checking
 from engine.client import completion, helptexts, verbs, verbtable
 from engine.inspection import verb as inspecting
+from engine.listen import main as listening
 from engine.migrate import asked
 from engine.settings import every
 from engine.units import install
@@ -52,7 +53,7 @@ def entries(program: bytes, bundling: str, moment: int) -> dict[str, Entry]:
 
 def client_page(bundling: str) -> str:
     """The manual page engine(1)."""
-    tools = (checking.usage(), inspecting.usage(), install.usage(), asked.usage(), bundling)
+    tools = (listening.usage(), checking.usage(), inspecting.usage(), install.usage(), asked.usage(), bundling)
     shown = [verb for verb in verbtable.VERBS if not verb.hidden]
     of_verbs = [helptexts.verb_usage(verb, (*verbs.options_of(verb), verbtable.HELP)) for verb in shown]
     helps = [helptexts.usage(), *of_verbs, *tools]

@@ -15,7 +15,7 @@ _DATA = (".json", ".service", ".socket")
 _NOT = "__pycache__"
 _TARGETS = "_muxer/targets"
 _NATIVE = "_native.abi3.so"
-_INIT = "docker-init"
+_PROGRAMS = ("docker-init", "engine-sleeper")
 
 Files = dict[str, bytes]
 """The files' contents by their paths, relative and with slashes."""
@@ -24,8 +24,8 @@ Files = dict[str, bytes]
 def gather() -> Files:
     """All files: modules (`.py`) without comments, data, and what was compiled for each target. Raises SystemFailure.
 
-    `_muxer/targets/x86_64-linux-gnu-2.33/_native.abi3.so` is a C muxer, and `_muxer/targets/x86_64/docker-init` a
-    program for every C library.
+    `_muxer/targets/x86_64-linux-gnu-2.33/_native.abi3.so` is a C muxer, and `_muxer/targets/x86_64/docker-init` and
+    `engine-sleeper` are programs for every C library.
     """
     if origin.ours is not None:
         return {name: origin.ours.read(name) for kind in "sd" for name in origin.ours.names(kind)}
@@ -73,7 +73,7 @@ def _targets(root: str) -> list[str]:
 
 def _compiled(directory: str) -> Files:
     found: Files = {}
-    for name in (_NATIVE, _INIT):
+    for name in (_NATIVE, *_PROGRAMS):
         path = os.path.join(directory, name)
         if os.path.exists(path):
             data = _read(path)

@@ -11,8 +11,10 @@ from engine.commandline import Option, described
 # Verbs that are no part of the client: `engine.__main__` knows them.
 BESIDE = {
     "daemon": "Run the daemon (see 'engine daemon --help')",
+    "listen": "Hold the daemon's sockets, and start it when a client connects",
     "check": "Show what this host has and lacks for the engine",
     "inspect-processes": "Show an engine's processes and what each holds",
+    "power-off": "Stop the containers of a sleeping engine as the host goes down",
     "install-units": "Write the daemon's units for systemd",
     "migrate": "Bring over what a stopped dockerd has left",
     "bundle": "Write the engine as one file, or as a Debian package",

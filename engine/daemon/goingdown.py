@@ -20,12 +20,14 @@ log = logging.getLogger(__name__)
 
 _SECONDS = 30.0  # systemd is busy when a host goes down, and gives a unit 90
 _STOPPING = "stopping"
+BOOTED = "/run/systemd/system"
+"""A directory that exists where systemd runs the host (sd_booted(3))."""
 
 
-def goes_down(units: "Units | None" = None, booted: str = "/run/systemd/system") -> bool:
+def goes_down(units: "Units | None" = None, booted: str = BOOTED) -> bool:
     """Whether systemd takes the host down; False where systemd does not run it, or does not answer.
 
-    units: systemd, by default the host's; booted: a directory that exists where systemd runs the host (sd_booted(3))
+    units: systemd, by default the host's; booted: see `BOOTED`
     """
     if not os.path.isdir(booted):
         return False

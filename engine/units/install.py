@@ -1,6 +1,6 @@
 """`engine install-units`: writes the units of systemd for this copy of the engine, and says how to enable them.
 
-Runs in a process of its own, for an operator. It only writes the two files: it runs no program and asks no daemon. The
+Runs in a process of its own, for an operator. It only writes the files: it runs no program and asks no daemon. The
 files beside this module are the units as a distribution may ship them, for an engine that is installed; of a clone
 they start the clone.
 """
@@ -16,8 +16,10 @@ from engine.errors import Invalid, SystemFailure
 from engine.kernel import wholefile
 from engine.tool import Tool
 
-UNITS = ("engine.socket", "engine.service")
+UNITS = ("engine.socket", "engine.service", "engine-poweroff.service")
+_ENABLED = UNITS[:2]  # the service asks for the third one
 _START = "ExecStart=/usr/bin/engined"
+_STOP = "ExecStop=/usr/bin/engine power-off"
 _GROUP = "SocketGroup=root"
 _OF_HOST, _OF_USERS = "/etc/systemd/system", "~/.config/systemd/user"
 
@@ -42,7 +44,7 @@ def _install(given: Given) -> None:
             raise SystemFailure(f"{path} cannot be written: {error.strerror}") from error
         print(f"wrote {path}")
     systemctl = "systemctl --user" if of_user else "systemctl"
-    print(f"To use them: {systemctl} daemon-reload && {systemctl} enable --now {' '.join(UNITS)}")
+    print(f"To use them: {systemctl} daemon-reload && {systemctl} enable --now {' '.join(_ENABLED)}")
     if of_user:
         print(
             "systemd ends all that a user runs at the last logout, containers too. To keep them: loginctl enable-linger"
@@ -60,18 +62,27 @@ def unit(name: str, group: str, command: str, of_user: bool = False) -> str:
     of_user: the unit is for a user's systemd
     """
     text = origin.data(f"units/user/{name}" if of_user else f"units/{name}").decode()
-    return text.replace(_START, command).replace(_GROUP, f"SocketGroup={group}")
+    stops = _of_this_copy("ExecStop", "engine", "power-off")
+    return text.replace(_START, command).replace(_STOP, stops).replace(_GROUP, f"SocketGroup={group}")
 
 
 def start() -> str:
-    """The lines of [Service] that start this copy of the engine: the one file, the command `engined`, or the tree."""
+    """The lines of [Service] that start the daemon of this copy of the engine."""
+    return _of_this_copy("ExecStart", "engined", "daemon")
+
+
+def _of_this_copy(key: str, name: str, verb: str) -> str:
+    """The lines of [Service] that run a verb of this copy: of the one file, of an installed command, or of the tree.
+
+    name: of the command, `engined` for the daemon alone
+    """
     tree = origin.root()
     if tree is None:
-        return f"ExecStart={' '.join(map(_quoted, origin.starts()))} daemon"
-    program = shutil.which("engined", path=os.path.dirname(os.path.abspath(sys.argv[0])))
+        return f"{key}={' '.join(map(_quoted, origin.starts()))} {verb}"
+    program = shutil.which(name, path=os.path.dirname(os.path.abspath(sys.argv[0])))
     if program is not None and _is_installed():
-        return f"ExecStart={_quoted(program)}"
-    return f"WorkingDirectory={tree.replace('%', '%%')}\nExecStart={_quoted(sys.executable)} -m engine daemon"
+        return f"{key}={_quoted(program)}" if name == "engined" else f"{key}={_quoted(program)} {verb}"
+    return f"WorkingDirectory={tree.replace('%', '%%')}\n{key}={_quoted(sys.executable)} -m engine {verb}"
 
 
 def _is_installed() -> bool:
@@ -94,7 +105,7 @@ _OPTIONS = (
 )
 TOOL = Tool(
     "install-units",
-    "Write units for systemd: a socket, and a service that the socket or the boot starts",
+    "Write units for systemd: a socket, a service that the socket or the boot starts, and one for a power-off",
     _OPTIONS,
     _install,
 )

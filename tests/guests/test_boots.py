@@ -37,7 +37,7 @@ def tree(share: Path) -> Path:
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=PROJECT, capture_output=True, text=True, check=True
     )
     built = [path.relative_to(PROJECT) for path in (PROJECT / "_muxer").iterdir() if path.suffix == ".so"]
-    for name in (*listed.stdout.splitlines(), *built, "_muxer/docker-init"):
+    for name in (*listed.stdout.splitlines(), *built, "_muxer/docker-init", "_muxer/engine-sleeper"):
         if (PROJECT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, copy / name)

@@ -33,7 +33,7 @@ def test_the_clients_page_has_every_verb() -> None:
         options = "[OPTIONS] " if verbs.options_of(verb) else ""
         assert verb.hidden or f"engine {verb.name} {options}{verb.usage}".strip() in text
         assert verb.hidden or verb.help in text
-    for name in ("check", "inspect-processes", "install-units", "migrate", "bundle"):
+    for name in ("listen", "check", "inspect-processes", "install-units", "migrate", "bundle"):
         assert f"engine {name}" in text
 
 

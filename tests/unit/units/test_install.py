@@ -45,6 +45,19 @@ def test_containers_outlive_the_service() -> None:
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
 
 
+def test_the_daemon_may_sleep_and_its_containers_are_stopped_at_a_power_off_all_the_same() -> None:
+    """By a unit that the service asks for, and that is stopped after it."""
+    for of_user in (False, True):
+        units = {name: sections(install.unit(name, "root", install.start(), of_user)) for name in install.UNITS}
+        assert units["engine.service"]["Service"]["Environment"] == "ENGINE_IDLE_EXIT=60"
+        assert "engine-poweroff.service" in units["engine.service"]["Unit"]["Wants"].split()
+        stops = units["engine-poweroff.service"]
+        assert stops["Unit"]["Before"] == "engine.service"
+        assert stops["Service"]["ExecStop"] == f"{sys.executable} -m engine power-off"
+        assert stops["Service"]["WorkingDirectory"] == str(PROJECT)
+        assert (stops["Service"]["Type"], stops["Service"]["RemainAfterExit"]) == ("oneshot", "yes")
+
+
 def test_a_users_units_go_to_the_users_directory(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "engine", "install-units", "--user"]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}

@@ -1,0 +1,206 @@
+"""`engine listen`: the sleeper that holds the daemon's socket on a host without systemd, in C and in Python."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import _muxer
+from tests.harness import rootfs
+from tests.harness.daemon import PROJECT, Daemon
+from tests.harness.fixtures import World
+from tests.harness.http import Connection
+from tests.harness.sleeping import Listening, until
+
+PROGRAM = Path(_muxer.__file__).parent / "engine-sleeper"
+UNTIL_TOLD = "trap 'exit 3' USR1; while :; do sleep 0.02; done"
+ALWAYS = {"NetworkMode": "none", "RestartPolicy": {"Name": "always"}}
+
+
+@pytest.fixture
+def listen(world: World) -> Iterator[Callable[..., Listening]]:
+    """Start `engine listen` for a new daemon, which ends after a second."""
+    made: list[Listening] = []
+
+    def make(*options: str, daemon: Daemon | None = None, python: bool = False) -> Listening:
+        if not python and not PROGRAM.exists():
+            pytest.skip("needs the sleeper: python3 -m _muxer.build")
+        of = daemon or world.daemon(options or ("--idle-exit", "1"))
+        made.append(Listening(of, python=python))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture(params=["c", "python"])
+def sleeper(listen: Callable[..., Listening], request: pytest.FixtureRequest) -> Listening:
+    """The sleeper of a daemon that has not run yet, of either kind."""
+    return listen(python=request.param == "python")
+
+
+def resident(pid: int) -> int:
+    """The memory of a process, in bytes."""
+    with open(f"/proc/{pid}/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def test_a_client_starts_the_daemon_which_ends_by_itself(sleeper: Listening) -> None:
+    """Again and again; there is no daemon before the first client, and the socket is only root's."""
+    assert sleeper.asleep
+    assert sleeper.daemon.socket.stat().st_mode & 0o777 == 0o660
+    for _ in range(2):
+        assert sleeper.daemon.request("GET", "/_ping").status == 200
+        assert not sleeper.asleep
+        sleeper.sleeps()
+    assert sleeper.stop() == 0
+    assert not sleeper.daemon.socket.exists()
+
+
+def test_the_sleeper_takes_less_than_a_megabyte(listen: Callable[..., Listening]) -> None:
+    """While there is no daemon, it is the only process of the engine."""
+    sleeping = listen()
+    assert sleeping.daemon.request("GET", "/_ping").status == 200
+    sleeping.sleeps()
+    assert resident(sleeping.process.pid) < 1024 * 1024
+    assert Path(f"/proc/{sleeping.process.pid}/cmdline").read_bytes().startswith(b"engine listen\0")
+    of_engine = subprocess.run(
+        [sys.executable, "-m", "engine", "inspect-processes", "--exec-root", sleeping.daemon.exec_root],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+    )
+    assert "engine daemon" not in of_engine.stdout and "spawner" not in of_engine.stdout, of_engine
+
+
+def test_containers_run_on_and_wake_the_engine(sleeper: Listening) -> None:
+    daemon = sleeper.daemon
+    if rootfs.program() is None:
+        pytest.skip("needs busybox: apt-get install busybox-static")
+    daemon.import_busybox()
+    one = daemon.create("sh", "-c", UNTIL_TOLD, HostConfig=ALWAYS)
+    daemon.begin(one)
+    until(lambda: b"sleep" in daemon.request("GET", f"/containers/{one}/top", checked=False).body, "no shell")
+    pid = daemon.inspect(one)["State"]["Pid"]
+    sleeper.sleeps()
+    os.kill(pid, signal.SIGUSR1)
+    until(lambda: not sleeper.asleep, "nobody woke the engine")
+    until(lambda: daemon.inspect(one)["State"]["Pid"] not in (0, pid), "it is not run again")
+    assert daemon.inspect(one)["RestartCount"] == 1
+
+
+def test_a_daemon_that_is_killed_is_started_at_once(sleeper: Listening) -> None:
+    """Containers may wait for it; a client that waits meanwhile is answered."""
+    sleeper.daemon.request("GET", "/_ping")
+    killed = sleeper.pid
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: sleeper.pid not in (0, killed), "it is not started")
+    assert sleeper.daemon.request("GET", "/_ping").status == 200
+    assert "the daemon has failed, and is started anew" in sleeper.daemon.log
+    sleeper.sleeps()
+
+
+def test_a_daemon_that_cannot_start_is_tried_after_longer_and_longer_pauses(listen: Callable[..., Listening]) -> None:
+    """An option that only the daemon finds to be wrong; the sleeper can be ended all the same."""
+    sleeping = listen("--idle-exit", "1", "--log-opt", "no-such-option=1")
+    with Connection(sleeping.daemon.socket):
+        failed = "the daemon has failed, and is started anew"
+        until(lambda: sleeping.daemon.log.count(failed) >= 3, "it gives up")
+        assert sleeping.stop() == 0
+
+
+def test_a_second_signal_is_for_the_daemon(sleeper: Listening) -> None:
+    """SIGHUP and SIGUSR1 are passed on, and SIGTERM ends both, the daemon first."""
+    sleeper.process.send_signal(signal.SIGHUP)  # it has nobody to pass it on to, and sleeps on
+    sleeper.daemon.request("GET", "/_ping")
+    sleeper.process.send_signal(signal.SIGUSR1)
+    until(lambda: "threads" in sleeper.daemon.log, "the daemon does not say what it is doing")
+    pid = sleeper.pid
+    assert sleeper.stop() == 0
+    assert not os.path.exists(f"/proc/{pid}")
+    assert "stopped; containers run on" in sleeper.daemon.log
+
+
+def test_a_power_failure_stops_the_containers_of_a_sleeping_engine(
+    sleeper: Listening, listen: Callable[..., Listening]
+) -> None:
+    """SIGPWR: each with its own signal, by a daemon that is started for it."""
+    daemon = sleeper.daemon
+    if rootfs.program() is None:
+        pytest.skip("needs busybox: apt-get install busybox-static")
+    daemon.import_busybox()
+    one = daemon.create("sh", "-c", UNTIL_TOLD, StopSignal="SIGUSR1")
+    daemon.begin(one)
+    until(lambda: b"sleep" in daemon.request("GET", f"/containers/{one}/top", checked=False).body, "no shell")
+    pid = daemon.inspect(one)["State"]["Pid"]
+    sleeper.sleeps()
+    assert sleeper.stop(signal.SIGPWR) == 0
+    assert not os.path.exists(f"/proc/{pid}")
+    assert "stopping 1 containers" in daemon.log
+    listen(daemon=daemon)
+    state = daemon.inspect(one)["State"]
+    assert (state["Status"], state["ExitCode"]) == ("exited", 3)
+
+
+def test_an_engine_that_did_not_fall_asleep_is_started_at_once(listen: Callable[..., Listening]) -> None:
+    """After a boot, or the death of all of it, containers may wait for their policies."""
+    first = listen()
+    first.daemon.request("GET", "/_ping")
+    assert first.stop() == 0
+    second = listen(daemon=first.daemon)
+    until(lambda: not second.asleep, "it waits for a client")
+    second.sleeps()
+    assert second.stop() == 0
+    third = listen(daemon=first.daemon)
+    assert third.asleep
+
+
+def test_what_it_is_told_that_is_no_use_is_said(world: World) -> None:
+    for options, said in (
+        (("--host", "fd://"), "systemd holds such a socket"),
+        (("--no-such",), "unknown flag: --no-such"),
+        (("--host", "unix:///proc/engine.sock"), "cannot listen on unix:///proc/engine.sock"),
+    ):
+        daemon = world.daemon()
+        words = [each for each in daemon.arguments() if each not in ("--host", daemon.url)]
+        words[words.index("daemon")] = "listen"
+        done = subprocess.run([*words, *options], cwd=PROJECT, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert said in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_at_a_power_off_the_containers_of_a_sleeping_engine_are_stopped(
+    sleeper: Listening, listen: Callable[..., Listening]
+) -> None:
+    """`engine power-off`, which systemd's unit runs. Here no systemd is seen, so it need not be asked."""
+    daemon = sleeper.daemon
+    if rootfs.program() is None:
+        pytest.skip("needs busybox: apt-get install busybox-static")
+    daemon.import_busybox()
+    one = daemon.create("sh", "-c", UNTIL_TOLD, StopSignal="SIGUSR1")
+    daemon.begin(one)
+    until(lambda: b"sleep" in daemon.request("GET", f"/containers/{one}/top", checked=False).body, "no shell")
+    pid = daemon.inspect(one)["State"]["Pid"]
+    words = daemon.arguments()
+    words[words.index("daemon")] = "power-off"
+    without = ["unshare", "--mount", "sh", "-ec", 'mount -t tmpfs none /run; exec "$@"', "sh", *words]
+
+    def power_off() -> subprocess.CompletedProcess[str]:
+        command = daemon.namespaces.command(without)
+        return subprocess.run(command, env=daemon.environment, capture_output=True, text=True, timeout=60)
+
+    awake = power_off()
+    assert (awake.returncode, awake.stderr) == (0, ""), "a daemon that runs stops them itself"
+    sleeper.sleeps()
+    done = power_off()
+    assert done.returncode == 0 and "stopping 1 containers" in done.stderr, done
+    assert not os.path.exists(f"/proc/{pid}")
+    assert sleeper.stop() == 0
+    listen(daemon=daemon)
+    state = daemon.inspect(one)["State"]
+    assert (state["Status"], state["ExitCode"]) == ("exited", 3)
