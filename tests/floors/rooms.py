@@ -24,7 +24,8 @@ BASE = tuple(f"engine.{name}" for name in ["wire", "logs", "sandbox", "protocols
 ROOMS = {
     "engine.__main__": (
         *("engine.boot", "engine.bundle", "engine.check", "engine.client", "engine.inspection", "engine.kernel"),
-        *("engine.migrate", "engine.postponed", "engine.rootless", "engine.units"),
+        *("engine.daemon.poweroff", "engine.listen", "engine.migrate", "engine.postponed", "engine.rootless"),
+        "engine.units",
     ),
     "engine.boot": ("engine.daemon.main", "engine.rootless", "engine.spawner", *BASE),
     "engine.resolver": BASE,
@@ -43,7 +44,8 @@ ROOMS = {
     "engine.origin": (),
     # Reads the engine's files as bytes, whatever is in them; of the others it asks their help texts and units.
     "engine.bundle": (
-        *("engine.check.main", "engine.client", "engine.inspection.verb", "engine.migrate.asked", "engine.onefile"),
+        *("engine.check.main", "engine.client", "engine.inspection.verb", "engine.listen.main"),
+        *("engine.migrate.asked", "engine.onefile"),
         "engine.units",
     ),
     "engine.protocols": (),
@@ -65,6 +67,8 @@ ROOMS = {
     # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
     "engine.inspection": ("engine.daemon.store.names", *BASE),
     "engine.rootless": ("engine.kernel",),
+    # Opens a daemon's sockets as the daemon does, and looks whether one has fallen asleep.
+    "engine.listen": ("engine.daemon.api.listeners", "engine.daemon.slumber"),
     "engine.units": ("engine.kernel",),
     "engine.spawner": ("engine.monitor", "engine.proxy", "engine.resolver", *BASE),
     "engine.monitor": ("engine.birth", "_muxer", *BASE),
@@ -95,6 +99,14 @@ ROOMS = {
     "engine.daemon.main": ("engine.daemon", "engine.rootless.outward", *BASE),
     "engine.daemon.dataroot": ("engine.daemon.store", *BASE),
     "engine.daemon.goingdown": ("engine.daemon.runtime",),
+    "engine.daemon.poweroff": ("engine.daemon.goingdown", "engine.daemon.slumber"),
+    "engine.daemon.slumber": ("engine.daemon.containers.record", "engine.daemon.runtime.events", "engine.wire"),
+    "engine.daemon.idle": (
+        "engine.daemon.api.acceptor",
+        "engine.daemon.containers",
+        "engine.daemon.slumber",
+        "engine.wire",
+    ),
     "engine.daemon.interrupted": (
         "engine.daemon.build",
         "engine.daemon.containers.paths",
@@ -102,7 +114,9 @@ ROOMS = {
         "engine.daemon.store",
         *BASE,
     ),
-    "engine.daemon.adopt": ("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.store", *BASE),
+    "engine.daemon.adopt": (
+        *("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.slumber", "engine.daemon.store", *BASE),
+    ),
     "engine.daemon.api": (
         "engine.daemon.build",
         "engine.daemon.buildkit",

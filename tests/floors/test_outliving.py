@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 
 from engine.spawner.modules import MODULES
-from engine.wire import endpoint, exitfile
+from engine.wire import endpoint, exitfile, wakeup
 from tests.floors.rooms import BASE
 from tests.floors.sources import PROJECT, imports, module, tree
 from tests.floors.test_imports import CONTAINER_TOWER, ENGINE_FILES, inside, loaded_by
@@ -71,5 +71,5 @@ def test_the_papers_name_each_file_that_outlives_the_daemon() -> None:
     """By the names that a later version looks for."""
     paper = (PROJECT / "engine/README.md").read_text()
     crashes = (exitfile.EXIT, exitfile.CRASH, exitfile.RESOLVER_CRASH, exitfile.PROXY_CRASH)
-    names = (endpoint.NAME, endpoint.RESOLVER, endpoint.PROXY, *crashes)
+    names = (wakeup.NAME, endpoint.NAME, endpoint.RESOLVER, endpoint.PROXY, *crashes)
     assert [name for name in names if f"`{name}`" not in paper] == []
