@@ -98,11 +98,12 @@ def test_a_container_has_it_mounted_for_as_long_as_it_runs(plugged: Daemon, keep
     mounts = {each["Destination"]: each for each in plugged.inspect(one)["Mounts"]}
     assert mounts["/a"]["Source"] == str(keeper.place("data"))
     assert (mounts["/a"]["Driver"], mounts["/b"]["RW"]) == ("keeper", False)
+    file = keeper.place("data") / "file"
+    until(lambda: file.exists() and file.read_text() == "hello\n")
     plugged.request("POST", f"/containers/{one}/kill")
     plugged.wait(one)
     plugged.remove(one)
     assert not keeper.mounted["data"]
-    assert (keeper.place("data") / "file").read_text() == "hello\n"
 
 
 def test_a_volume_that_is_empty_gets_the_images_files(plugged: Daemon, keeper: Volumes) -> None:

@@ -153,6 +153,12 @@ def _decoded(data: bytes, schema: Schema) -> object:
     return decoded
 
 
+def is_json(content_type: str) -> bool:
+    """Whether a body of this content type is read as JSON."""
+    media = _MEDIA_TYPE.fullmatch(content_type)
+    return media is not None and media.group(1).lower() == _JSON_TYPE
+
+
 def _check_content_type(content_type: str) -> None:
     if not content_type:
         raise Invalid("malformed Content-Type header (): mime: no media type")

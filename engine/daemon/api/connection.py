@@ -273,6 +273,11 @@ class Connection:
         """End the connection after this answer, which has begun and cannot be completed."""
         self._last = True
 
+    def shown_by(self) -> tuple[str, str]:
+        """Who the client has shown to be by TLS (see `Request.shown_by`)."""
+        shown: tuple[str, str] = getattr(self._socket, "shown_by", ("", ""))
+        return shown
+
     def gone(self) -> bool:
         """True when the client has hung up (see `Request.gone`); takes no bytes from the connection."""
         return self._told(self._hang_up)

@@ -36,6 +36,8 @@ class Carrier(Source, Protocol):
 
     def gone(self) -> bool: ...
 
+    def shown_by(self) -> tuple[str, str]: ...
+
     def wait(self, descriptor: int, seconds: float | None) -> bool: ...
 
     def fileno(self) -> int: ...
@@ -99,6 +101,10 @@ class Request:
         if len(data) > JSON_LIMIT:
             raise Invalid(f"request body too large: more than {JSON_LIMIT} bytes")
         return data
+
+    def shown_by(self) -> tuple[str, str]:
+        """(common name, certificate in PEM) of a client that has shown a certificate; two empty texts for any other."""
+        return self._connection.shown_by()
 
     def gone(self) -> bool:
         """True when the client has hung up. A client that has only finished sending (half-close) is still there."""

@@ -7,15 +7,17 @@ The daemon's main thread makes and stops it.
 from engine.daemon import measured
 from engine.daemon.api import versions
 from engine.daemon.api.acceptor import Acceptor
+from engine.daemon.api.connection import Application
 from engine.daemon.api.dispatch import Dispatcher
 from engine.daemon.api.listeners import open_listeners, open_metrics
 from engine.daemon.api.routes import ROUTES
 from engine.daemon.parts import DaemonParts
 from engine.late import TYPE_CHECKING, late
 
-if TYPE_CHECKING:  # most daemons serve no metrics
-    from engine.daemon.api import metricspage
+if TYPE_CHECKING:  # most daemons serve no metrics and ask no plugins
+    from engine.daemon.api import authorization, metricspage
 else:
+    authorization = late("engine.daemon.api.authorization")
     metricspage = late("engine.daemon.api.metricspage")
 
 
@@ -24,7 +26,11 @@ class Servers(Acceptor):
 
     def __init__(self, engine: DaemonParts):
         versions.declare(engine.settings.experimental, engine.settings.min_api_version)
-        super().__init__(open_listeners(engine.settings), Dispatcher(engine, ROUTES))
+        application: Application = Dispatcher(engine, ROUTES)
+        if names := engine.settings.authorization_plugins:
+            authorization.check(engine.plugins, names)
+            application = authorization.Authorized(application, engine.plugins, names)
+        super().__init__(open_listeners(engine.settings), application)
         self._metrics: Acceptor | None = None
         if engine.settings.metrics_addr:
             measured.begin()

@@ -106,6 +106,11 @@ class Body:
             wanted -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def put_back(self, data: bytes) -> None:
+        """Have this be read again; for a caller that has read all of the body."""
+        if data:
+            self._pieces.insert(0, data)
+
     def readinto(self, buffer: bytearray | memoryview) -> int:
         """Fill the start of `buffer` with the bytes that are there, and return their number; 0 at the
         end of the body.

@@ -39,22 +39,42 @@ def wrapper(ca_file: str, certificate: str, key: str) -> Callable[[socket.socket
         raise Invalid(f"cannot use {files} for TLS: {error}") from error
 
     def wrap(peer: socket.socket) -> socket.socket:
-        near, far = socket.socketpair()
-        threading.Thread(target=_serve, args=(context, peer, far), name="tls", daemon=True).start()
+        pair, far = socket.socketpair()
+        near = Near(fileno=pair.detach())
+        threading.Thread(target=_serve, args=(context, peer, far, near), name="tls", daemon=True).start()
         return near
 
     return wrap
 
 
-def _serve(context: ssl.SSLContext, peer: socket.socket, inner: socket.socket) -> None:
+class Near(socket.socket):
+    """The plain end of a relay. shown_by: (common name, certificate in PEM) of the client; empty without a certificate.
+
+    It is set before the first byte of the client comes.
+    """
+
+    shown_by = ("", "")
+
+
+def _serve(context: ssl.SSLContext, peer: socket.socket, inner: socket.socket, near: Near) -> None:
     with inner, peer:
         try:
             peer.settimeout(_HANDSHAKE_SECONDS)
             with context.wrap_socket(peer, server_side=True) as outer:
+                near.shown_by = _shown_by(outer)
                 _Relay(outer, inner).run()
         except OSError as error:
             # A port scan, a client without a certificate, or a client that hung up: no fault of the daemon's.
             log.info("TLS connection ended: %s", error)
+
+
+def _shown_by(outer: ssl.SSLSocket) -> tuple[str, str]:
+    certificate, told = outer.getpeercert(binary_form=True), outer.getpeercert()
+    if not certificate:
+        return "", ""
+    names = (told or {}).get("subject", ())  # ((("commonName", "who"),), ...), see ssl.SSLSocket.getpeercert
+    found = [each[1] for part in names for each in part if each[0] == "commonName"]
+    return str(found[0]) if found else "", ssl.DER_cert_to_PEM_cert(certificate)
 
 
 class _Relay:

@@ -6,7 +6,6 @@ from tests.sandbox.published.row import (
     IMAGE,
     MOUNT,
     NETWORK,
-    NO_AUTHZ,
     NO_CHECKPOINTS,
     NO_LABELS,
     REGISTRY,
@@ -151,7 +150,12 @@ ROWS = (
         "A user above the largest id became root.",
         test=f"{IMAGE}test_cve_2016_3697_and_2026_46680_a_number_is_nobodys_name",
     ),
-    Row("CVE-2024-41110", "moby", "A request without a length reached no authorization plugin.", why=NO_AUTHZ),
+    Row(
+        "CVE-2024-41110",
+        "moby",
+        "A request without a length reached no authorization plugin.",
+        test="api/test_authorization.py::test_cve_2024_41110_and_2026_34040_no_body_reaches_the_daemon_alone",
+    ),
     Row(
         "CVE-2024-45310",
         "runc",

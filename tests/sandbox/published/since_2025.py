@@ -9,7 +9,6 @@ from tests.sandbox.published.row import (
     IMAGE,
     LOAD,
     MOUNT,
-    NO_AUTHZ,
     NO_CHECKPOINTS,
     NO_KRUN,
     NO_LABELS,
@@ -134,7 +133,12 @@ ROWS = (
         "The rights that a plugin asks for were compared one short.",
         why="there are no plugins to install",
     ),
-    Row("CVE-2026-34040", "moby", "A large request reached authorization plugins without its body.", why=NO_AUTHZ),
+    Row(
+        "CVE-2026-34040",
+        "moby",
+        "A large request reached authorization plugins without its body.",
+        test="api/test_authorization.py::test_cve_2024_41110_and_2026_34040_no_body_reaches_the_daemon_alone",
+    ),
     Row(
         "CVE-2026-41567",
         "moby",

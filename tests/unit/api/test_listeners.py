@@ -309,7 +309,7 @@ def test_large_bodies_go_both_ways_through_tls(tls_server):
 def test_a_hijacked_tls_connection_is_a_plain_socket(tls_server):
     def take(request):
         peer = request.hijack(True)
-        assert type(peer) is socket.socket
+        assert isinstance(peer, socket.socket) and not isinstance(peer, ssl.SSLSocket)
         with peer:
             peer.sendall(b"<" + peer.recv(100) + b">")
 

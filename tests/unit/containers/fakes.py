@@ -9,6 +9,7 @@ from engine.daemon.containers.exec.known import Execs
 from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.roster import Roster
 from engine.daemon.network.networks import Networks
+from engine.daemon.plugins.activation import Plugins
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
@@ -102,6 +103,7 @@ def make_engine(root: object, images: FakeImages | None = None) -> Parts:
     events = Events()
     told = settings(data_root=str(root), exec_root=f"{root}/run")
     return Parts(
+        plugins=Plugins(()),
         settings=told,
         networks=Networks(database, told, "1" * 64, events),
         database=database,
