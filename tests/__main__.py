@@ -34,8 +34,8 @@ WITH_THE_PYTHON_MUXER = (
 )
 # Those of which every run makes the tests with a user's daemon too; `--long user` runs all that can pass.
 WITH_A_USERS_DAEMON = ("lifecycle", "exec", "ports", "networks", "changes", "build_run")
-# The markers of what takes minutes: it runs in CI, and where an argument has one of these words.
-MINUTES = {"guest": ("guests",), "seldom": ("sanitizers", "fuzz", "install", "missing", "releases")}
+# The markers of what takes minutes: it runs in CI, and where an argument names a file with such tests, or its folder.
+MINUTES = ("guest", "seldom")
 HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
 # Programs that are unpacked below the cache, and the packages that have one, the first that there is: to install
 # docker.io would start a daemon on this machine.
@@ -271,6 +271,12 @@ def with_marker(marker: str) -> list[str]:
     return [str(path.relative_to(PROJECT)) for path in files if f"pytest.mark.{marker}" in path.read_text()]
 
 
+def is_named(marker: str, arguments: Sequence[str]) -> bool:
+    """Whether an argument is part of the path of a file with this marker, or has it in it."""
+    words = [word for word in arguments if word and not word.startswith("-")]
+    return any(word in file or file in word for file in with_marker(marker) for word in words)
+
+
 @dataclass(frozen=True)
 class Part:
     """One run of pytest: what it makes, in words; its arguments; what it has in its environment."""
@@ -287,8 +293,7 @@ def parts(beside: Sequence[str], arguments: Sequence[str]) -> Iterator[list[Part
     measure time, and what a guest shows.
     """
     in_ci = not arguments and os.environ.get("CI", "").lower() in ("1", "true")
-    named = " ".join(arguments)
-    made = [marker for marker, words in MINUTES.items() if in_ci or any(word in named for word in words)]
+    made = [marker for marker in MINUTES if in_ci or is_named(marker, arguments)]
     left = ("alone", "guest") if "seldom" in made else ("alone", "guest", "seldom")
     common = " and ".join(f"not {marker}" for marker in left)
     first = [Part("the tests that can run beside each other", [*beside, "-m", common, *arguments])]

@@ -20,6 +20,8 @@ from tests.harness.holdings import links, settled
 from tests.harness.hosts import Inside, ask, reaches, run, serving
 from tests.harness.leaks import tables
 
+pytestmark = pytest.mark.seldom
+
 PORT = 8080
 # Every so many steps, from a different one for each verb: together they are all kinds of steps. 1 tries each of them.
 STRIDE = examples("ENGINE_TEST_STRIDE", 5, 11)

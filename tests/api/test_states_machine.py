@@ -26,6 +26,8 @@ from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
 from tests.harness.listening import until
 
+pytestmark = pytest.mark.seldom
+
 SECONDS = 40
 NAMES = ("machine-a", "machine-b", "machine-c")
 POLICIES = ("no", "always", "unless-stopped", "on-failure")

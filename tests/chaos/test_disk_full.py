@@ -19,7 +19,7 @@ from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World
 from tests.harness.http import Answer
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(form.short_or_full(120, 3600))]
+pytestmark = [pytest.mark.seldom, pytest.mark.root, pytest.mark.timeout(form.short_or_full(120, 3600))]
 
 SIZE = 40 * MEGABYTE
 # Takes every block that becomes free, for as long as it lives.

@@ -13,6 +13,8 @@ from tests.chaos.killing import Killer, children
 from tests.harness import holdings, leaks
 from tests.harness.daemon import Daemon
 
+pytestmark = pytest.mark.seldom
+
 KILLS = form.short_or_full(10, 300)
 LEAST_TURNS = form.short_or_full(1, 20)
 PAUSE = (0.05, 0.6)  # seconds between two kills

@@ -16,6 +16,8 @@ from tests.chaos import form, weights
 from tests.harness import frames
 from tests.harness.daemon import Daemon
 
+pytestmark = pytest.mark.seldom
+
 CONTAINERS = form.short_or_full(60, 10_000)
 CALLS = form.short_or_full(1_000, 100_000)
 LOGGED = form.short_or_full(16 << 20, 1 << 30)  # bytes

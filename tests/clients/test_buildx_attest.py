@@ -16,6 +16,8 @@ from tests.clients.test_buildx_output import document, of
 from tests.harness.daemon import Daemon
 from tests.harness.registry import Registry
 
+pytestmark = pytest.mark.seldom
+
 V1, V02 = "https://slsa.dev/provenance/v1", "https://slsa.dev/provenance/v0.2"
 SPDX = "https://spdx.dev/Document"
 # A generator of bills of materials, which lists files; or does what its parameter `do` says, in the place of that.

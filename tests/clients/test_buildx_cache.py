@@ -16,6 +16,8 @@ from tests.clients.test_buildx_output import document, manifest_of, of
 from tests.harness.daemon import Daemon
 from tests.harness.registry import OCI_MANIFEST, Registry
 
+pytestmark = pytest.mark.seldom
+
 CONFIG = "application/vnd.buildkit.cacheconfig.v0"
 LINES = ("COPY a /a", "RUN echo first; cat /a > /b; head -c 20 /dev/urandom > /r", "WORKDIR /w", "RUN echo second")
 

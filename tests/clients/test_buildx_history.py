@@ -15,6 +15,8 @@ from tests.clients.building import LONG, Building, told
 from tests.harness.daemon import Daemon
 from tests.setup import compose as built
 
+pytestmark = pytest.mark.seldom
+
 
 @pytest.fixture
 def builder(own_daemon: Daemon, tmp_path: Path) -> Building:

@@ -15,6 +15,8 @@ from tests.clients.cli import said
 from tests.clients.conftest import Client
 from tests.harness.registry import OCI_INDEX, OCI_MANIFEST, Registry
 
+pytestmark = pytest.mark.seldom
+
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 

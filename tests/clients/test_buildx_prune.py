@@ -11,6 +11,8 @@ import pytest
 from tests.clients.building import Building, told
 from tests.clients.test_buildx_history import builder, printed
 
+pytestmark = pytest.mark.seldom
+
 __all__ = ["builder"]
 
 

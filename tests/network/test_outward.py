@@ -15,6 +15,7 @@ from tests.harness.fixtures import World, running
 from tests.harness.users import ADDRESS, UserDaemon, UserMachine
 
 pytestmark = [
+    pytest.mark.seldom,
     pytest.mark.skipif(rootfs.program() is None, reason="needs busybox: apt-get install busybox-static"),
     pytest.mark.skipif(not users.available(), reason="needs newuidmap: apt-get install uidmap"),
     pytest.mark.skipif(not os.path.exists("/dev/net/tun"), reason="needs /dev/net/tun"),

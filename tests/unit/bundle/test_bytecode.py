@@ -7,10 +7,13 @@ import traceback
 from pathlib import Path
 from types import CodeType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.bundle import bytecode
+
+pytestmark = pytest.mark.seldom
 
 ENGINE = Path(__file__).resolve().parents[3] / "engine"
 # Made in a process of its own, with other addresses and another order of sets.

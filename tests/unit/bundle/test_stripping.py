@@ -8,6 +8,8 @@ import pytest
 from engine.bundle import bytecode
 from engine.bundle.stripping import without_words
 
+pytestmark = pytest.mark.seldom
+
 ENGINE = Path(__file__).resolve().parents[3] / "engine"
 SOURCES = sorted(ENGINE.rglob("*.py"))
 

@@ -16,6 +16,8 @@ from engine.dataclass import replace
 from engine.errors import Invalid
 from engine.literals import duration
 
+pytestmark = pytest.mark.seldom
+
 SECONDS = 1.0
 LARGE = 2**18
 

@@ -7,6 +7,8 @@ import pytest
 from engine.daemon.buildkit.lint import checkoptions, lintrules
 from tests.unit.buildkit.lint.test_lintrules import reviewed
 
+pytestmark = pytest.mark.seldom
+
 SECONDS = 20  # each of them took minutes, or all of the memory, without its bound; with it a second or two
 NAME = "v" * 40
 
