@@ -1,26 +1,34 @@
-"""The command line of `engine migrate`: its help text, and the directory that it names. Pure."""
+"""The command line of `engine migrate`: its help text, and the directories that it names. Pure."""
 
 from engine.errors import Invalid
 
-_FROM = "--from"
-_DOCKERS = "/var/lib/docker"
+DOCKERS = "/var/lib/docker"
+"""Where dockerd has its data root if nobody says another."""
+
+_FROM, _CONTAINERD = "--from", "--containerd"
 
 
-def split(words: list[str]) -> tuple[str, list[str]]:
-    """The directory after `--from`, and the other words. Raises Invalid."""
-    for at, word in enumerate(words):
-        if word.startswith(f"{_FROM}="):
-            return word.partition("=")[2], [*words[:at], *words[at + 1 :]]
-        if word == _FROM:
-            if at + 1 == len(words):
-                raise Invalid(f"flag needs an argument: {_FROM}")
-            return words[at + 1], [*words[:at], *words[at + 2 :]]
-    return _DOCKERS, words
+def split(words: list[str]) -> tuple[str, str, list[str]]:
+    """The directories after `--from` and `--containerd` (empty for none), and the other words. Raises Invalid."""
+    found = {_FROM: DOCKERS, _CONTAINERD: ""}
+    rest = []
+    waiting = list(words)
+    while waiting:
+        name, equals, value = waiting.pop(0).partition("=")
+        if name not in found:
+            rest.append(name + equals + value)
+        elif equals:
+            found[name] = value
+        elif waiting:
+            found[name] = waiting.pop(0)
+        else:
+            raise Invalid(f"flag needs an argument: {name}")
+    return found[_FROM], found[_CONTAINERD], rest
 
 
 def usage() -> str:
     """The help text."""
-    return """Usage: engine migrate [--from DIR] [OPTIONS OF THE DAEMON]
+    return """Usage: engine migrate [--from DIR] [--containerd DIR] [OPTIONS OF THE DAEMON]
 
 Bring over what a stopped dockerd has left: images, volumes, networks, and
 containers with their settings, files and logs. The source is only read. What
@@ -29,6 +37,8 @@ daemons first, and give it the options that the engine's daemon is to have
 (see 'engine daemon --help'); it reads the configuration file too.
 
 Options:
-      --from DIR   Data root of dockerd (default "/var/lib/docker")
-      --help       Show this text
+      --containerd DIR   Root of the containerd that has dockerd's images
+                         (default: dockerd's own, or "/var/lib/containerd")
+      --from DIR         Data root of dockerd (default "/var/lib/docker")
+      --help             Show this text
 """

@@ -9,7 +9,7 @@ image gets a manifest of its own here, so digests by which it was pulled do not 
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from engine.daemon.images import image as documents
 from engine.daemon.images.image import Image
@@ -49,11 +49,12 @@ def bring(source: Source, target: Target, telling: Telling, wanted: set[str]) ->
             if image is None:
                 telling.line(f"image {shown} ({number} of {len(chosen)}) ...")
                 image = _Work(source, target, telling, parts).image(identity)
-                target.images_known[identity] = image.id
+                target.learn(image)
                 telling.took("image", shown)
             else:
                 telling.found("image", shown)
-            _name(target, telling, image, asked)
+            for name in target.name(image, asked):
+                telling.lacks(f"the name {name.familiar} of {image.id[:19]}", "another image has it here")
         except (EngineError, OSError) as error:
             telling.lacks(f"image {shown}", error)
     if left := len(identities) - len(chosen):
@@ -86,17 +87,6 @@ def _parent(source: Source, identity: str) -> str:
         return ""
 
 
-def _name(target: Target, telling: Telling, image: Image, names: list[Reference]) -> None:
-    for name in names:
-        try:
-            holder = target.images.find(name.canonical).id
-        except NotFound:
-            target.images.tag(image, name)
-            continue
-        if holder != image.id:
-            telling.lacks(f"the name {name.familiar} of {image.id[:19]}", "another image has it here")
-
-
 class _Work:
     def __init__(self, source: Source, target: Target, telling: Telling, parts: dict[str, Object]) -> None:
         self._source = source
@@ -113,7 +103,7 @@ class _Work:
         if count > documents.MOST_LAYERS:
             raise Invalid(f"it has more than {documents.MOST_LAYERS} layers")
         with self._target.images.session() as session:
-            layers = [self._layer(session, *each) for each in _chains(documents.diff_ids_of(config))]
+            layers = [self._layer(session, *each) for each in chains(documents.diff_ids_of(config))]
             parts = [self._parts[layer.diff_id] for layer in layers]
             with self._target.images.content.pinned([part["digest"] for part in parts]):
                 return add_made(self._target.images, session, data, parts, layers, [])
@@ -158,7 +148,7 @@ class _Work:
         return done.size
 
 
-def _chains(diff_ids: list[str]) -> Iterator[tuple[str, str]]:
+def chains(diff_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(chain id, digest of the tar) of each layer, lowest first: the chain id is a digest of all up to that layer."""
     chain = ""
     for diff_id in diff_ids:

@@ -5,12 +5,22 @@ Runs in a process of its own, as root, for an operator, while neither dockerd no
 It starts nothing and speaks to no daemon.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 
 from engine.errors import EngineError, Invalid
-from engine.migrate import accounting, asked, layeredimages, newroot, oldcontainers, oldnetworks, oldvolumes
+from engine.migrate import (
+    accounting,
+    asked,
+    layeredimages,
+    newroot,
+    oldcontainers,
+    oldnetworks,
+    oldvolumes,
+    storedimages,
+)
 from engine.migrate.oldroot import Source
 from engine.settings.every import from_arguments
 
@@ -24,8 +34,7 @@ def main(words: Sequence[str]) -> int:
         print(asked.usage(), end="")
         return 0
     try:
-        place, options = asked.split(list(words))
-        bring(place, options)
+        bring(*asked.split(list(words)))
         sys.stdout.flush()
     except EngineError as error:
         print(f"engine migrate: {error}", file=sys.stderr)
@@ -35,22 +44,30 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def bring(place: str, options: Sequence[str]) -> None:
+def bring(place: str, containerd: str, options: Sequence[str]) -> None:
     """Bring over what is in this data root of dockerd's, and tell it on standard output.
 
-    options: of the daemon that will have it. Raises EngineErrors where nothing can be brought over at all.
+    containerd: root of the containerd that has its images, empty for the usual ones; options: of the daemon that will
+        have it
+    Raises EngineErrors where nothing can be brought over at all.
     """
     if os.geteuid() != 0:
         raise Invalid("only root can read what dockerd has written")
     os.umask(0o022)
     settings = from_arguments(options)
     told = accounting.Telling()
-    with Source(place) as source, source.still(), newroot.opened(settings) as root:
+    with contextlib.ExitStack() as work:
+        source = work.enter_context(Source(place))
+        work.enter_context(source.still())
+        root = work.enter_context(newroot.opened(settings))
         told.line(f"from {place} to {settings.data_root}")
+        stored = work.enter_context(storedimages.found(containerd, place))
+        if stored is not None:
+            storedimages.bring(stored, root, told)
         layeredimages.bring(source, root, told, oldcontainers.images_of(source))
         for driver in layeredimages.others(source):
             told.lacks(f"the images of the storage driver {driver}", "only those of overlay2 are read")
         oldvolumes.bring(source, root, told)
         oldnetworks.bring(source, root, told)
-        oldcontainers.bring(source, root, told)
+        oldcontainers.bring(source, stored, root, told)
     told.end()

@@ -11,10 +11,11 @@ from engine.daemon.images import image as documents
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers import storage
+from engine.daemon.images.reference import Reference
 from engine.daemon.store.database import Database
 from engine.daemon.volumes.store import Volumes
 from engine.dataclass import dataclass
-from engine.errors import EngineError
+from engine.errors import NotFound
 from engine.settings.every import Settings
 
 
@@ -47,10 +48,30 @@ class Target:
         """Whether a directory of overlay2's will do as a layer."""
         return self.storage == storage.OVERLAY and not self.images.userxattr
 
-    def image(self, config_digest: str) -> Image | None:
-        """The image with this config; None where it was not brought over."""
-        known = self.images_known.get(config_digest)
-        return None if known is None else self.images.find(known)
+    def learn(self, image: Image) -> None:
+        """Know an image by the configs of its platforms."""
+        for platform in self.images.platforms(image):
+            data = self.images.content.read(platform.manifest, documents.LARGEST_DOCUMENT)
+            config, _ = documents.manifest_parts(documents.load(data, "manifest"))
+            self.images_known.setdefault(config["digest"], image.id)
+
+    def image(self, identity: str) -> Image | None:
+        """The image of this id, or with this config, which was dockerd's id for it; None for one that is not here."""
+        try:
+            return self.images.find(self.images_known.get(identity, identity))
+        except NotFound:
+            return None
+
+    def name(self, image: Image, names: list[Reference]) -> list[Reference]:
+        """Give an image those of the names that no image has; returns those that another image has."""
+        taken = []
+        for name in names:
+            try:
+                if self.images.find(name.canonical).id != image.id:
+                    taken.append(name)
+            except NotFound:
+                self.images.tag(image, name)
+        return taken
 
 
 @contextlib.contextmanager
@@ -64,17 +85,7 @@ def opened(settings: Settings) -> Iterator[Target]:
             identity = dataroot.engine_id(settings.data_root)
         images = Catalogue(database, settings.data_root, settings, kind)
         volumes = Volumes(database, settings.data_root, _Silence())
-        yield Target(settings, database, kind, identity, images, volumes, _configs(images))
-
-
-def _configs(images: Catalogue) -> dict[str, str]:
-    found = {}
-    for image in images.all():
-        for platform in images.platforms(image):
-            with contextlib.suppress(EngineError):  # a manifest that cannot be read is no image's that is looked for
-                manifest = documents.load(
-                    images.content.read(platform.manifest, documents.LARGEST_DOCUMENT), "manifest"
-                )
-                config, _ = documents.manifest_parts(manifest)
-                found[str(config["digest"])] = image.id
-    return found
+        target = Target(settings, database, kind, identity, images, volumes, {})
+        for image in images.all():
+            target.learn(image)
+        yield target

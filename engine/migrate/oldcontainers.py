@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import stat
+from contextlib import AbstractContextManager
 
 from engine.daemon import moments
 from engine.daemon.api import body, schemas
@@ -29,10 +30,12 @@ from engine.migrate.accounting import Telling
 from engine.migrate.cloning import clone
 from engine.migrate.newroot import Target
 from engine.migrate.oldroot import Source
+from engine.migrate.storedimages import Containerd
 
 _ROOT = "containers"
 _LOST = 255  # the exit code of a container whose end dockerd did not see
 _SHORT = 12
+_SNAPSHOTTER = "overlayfs"  # containerd's, which dockerd shows as its driver
 _JSON = "json-file"
 _MOST_PARTS = 1000  # files of one log that are looked for
 _ASKED_OF_ENDPOINT = ("IPAMConfig", "Links", "DriverOpts", "GwPriority")
@@ -48,8 +51,8 @@ def images_of(source: Source) -> set[str]:
     return found
 
 
-def bring(source: Source, target: Target, telling: Telling) -> None:
-    """Bring over every container whose id and name are free here."""
+def bring(source: Source, stored: Containerd | None, target: Target, telling: Telling) -> None:
+    """Bring over every container whose id and name are free here. stored: has the files of those with its images"""
     with target.database.reading() as connection:
         known = table.load_all(connection)
     there, taken = {each.id for each in known}, {each.name for each in known}
@@ -69,7 +72,7 @@ def bring(source: Source, target: Target, telling: Telling) -> None:
         try:
             if naming.check(name) in taken:
                 raise Invalid("another container has its name here")
-            _Work(source, target, telling, names).container(identity, document, name)
+            _Work(source, stored, target, telling, names).container(identity, document, name)
         except (EngineError, OSError) as error:
             telling.lacks(f"container {shown}", error)
         else:
@@ -78,8 +81,11 @@ def bring(source: Source, target: Target, telling: Telling) -> None:
 
 
 class _Work:
-    def __init__(self, source: Source, target: Target, telling: Telling, names: dict[str, str]) -> None:
+    def __init__(
+        self, source: Source, stored: Containerd | None, target: Target, telling: Telling, names: dict[str, str]
+    ) -> None:
         self._source = source
+        self._stored = stored
         self._target = target
         self._telling = telling
         self._names = names  # name → id, of all containers of the source
@@ -94,7 +100,7 @@ class _Work:
             remove_path(where.home)  # of a run that was cut off
         try:
             files.write(where, made)
-            self._own_files(identity, where)
+            self._own_files(identity, where, document.get("Driver") == _SNAPSHOTTER)
             self._log(identity, made, where)
             self._target.images.content.flush()
             with self._target.database.transaction(durable=True) as connection:
@@ -154,14 +160,14 @@ class _Work:
                 found.append(f"{self._names[other]}:{alias}")
         return found
 
-    def _own_files(self, identity: str, where: paths.Paths) -> None:
+    def _own_files(self, identity: str, where: paths.Paths, of_snapshot: bool) -> None:
         if self._target.storage != storage.OVERLAY or self._target.images.userxattr:
             raise Invalid("the files of its own are those of an overlay, and this data root has none")
         os.mkdir(where.work, 0o700)
         os.mkdir(f"{where.upper}.part", 0o755)
         sink = os.open(f"{where.upper}.part", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with self._source.directory(layeredimages.writable(self._source, identity)) as directory:
+            with self._writable(identity, of_snapshot) as directory:
                 done = clone(directory, sink, linked=False, tell=self._telling.progress)
             with contextlib.suppress(FileExistsError):
                 os.mknod(".dockerenv", 0o755 | stat.S_IFREG, dir_fd=sink)
@@ -169,6 +175,14 @@ class _Work:
             os.close(sink)
         os.rename(f"{where.upper}.part", where.upper)
         self._telling.add(done)
+
+    def _writable(self, identity: str, of_snapshot: bool) -> AbstractContextManager[int]:
+        """The directory with what the container has written."""
+        if not of_snapshot:
+            return self._source.directory(layeredimages.writable(self._source, identity))
+        if self._stored is None:
+            raise NotFound("its files are in containerd's store, which was not found")
+        return self._stored.directory(self._stored.snapshot(identity))
 
     def _log(self, identity: str, made: Container, where: paths.Paths) -> None:
         driver = made.host_config["LogConfig"]["Type"]

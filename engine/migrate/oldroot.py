@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Iterator
 
+from engine.annotating import Self
 from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotFound, SystemFailure, Unavailable
@@ -25,25 +26,23 @@ IDENTIFIER = re.compile(r"[0-9a-f]{64}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_NAMES = 1_000_000
-# Files that dockerd, or its containerd, holds a lock of while it runs (flock(2)).
-_LOCKED = ("volumes/metadata.db", "containerd/daemon/io.containerd.metadata.v1.bolt/meta.db")
+_LOCKED = ("volumes/metadata.db",)  # dockerd holds a lock of it (flock(2))
 
 
-class Source:
-    """The directory; a context manager. path: for people"""
+class Root:
+    """A directory that another program keeps, and no longer writes to; a context manager. path: for people"""
 
-    def __init__(self, path: str) -> None:
-        """Raises NotFound where there is no such directory, Invalid for a data root that no dockerd has made."""
+    def __init__(self, path: str, keeper: str, locked: tuple[str, ...]) -> None:
+        """keeper: the program; locked: files that it holds a lock of while it runs. Raises NotFound."""
         self.path = path
+        self._keeper = keeper
+        self._locked = locked
         try:
             self.root = os.open(path, _DIRECTORY)
         except OSError as error:
             raise NotFound(f"{path} cannot be read: {(error.strerror or '').lower()}") from error
-        if not self.names("containers", missing=True) and not self.names("image", missing=True):
-            os.close(self.root)
-            raise Invalid(f"{path} is no data root of dockerd: it has neither images nor containers")
 
-    def __enter__(self) -> "Source":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,16 +50,16 @@ class Source:
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
-        """Raise Unavailable while a dockerd has this root; during the context none can begin to change it."""
+        """Raise Unavailable while its program runs; during the context none can begin to change it."""
         with contextlib.ExitStack() as held:
-            for path in _LOCKED:
+            for path in self._locked:
                 try:
                     descriptor = held.enter_context(self.opened(path))
                     fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except NotFound:
                     continue
                 except BlockingIOError as error:
-                    raise Unavailable(f"a dockerd runs on {self.path}: stop it first") from error
+                    raise Unavailable(f"a {self._keeper} runs on {self.path}: stop it first") from error
             yield
 
     @contextlib.contextmanager
@@ -90,7 +89,7 @@ class Source:
             raise NotFound(f"{path} is missing") from error
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EXDEV):
-                raise Invalid(f"{path} is not what dockerd makes: {(error.strerror or '').lower()}") from error
+                raise Invalid(f"{path} is not what {self._keeper} makes: {(error.strerror or '').lower()}") from error
             raise SystemFailure(f"{path} cannot be read: {(error.strerror or '').lower()}") from error
 
     def data(self, path: str, most: int = LARGEST_DOCUMENT) -> bytes:
@@ -141,3 +140,14 @@ class Source:
         """A store of keys and values. Raises NotFound, Invalid."""
         with self.opened(path) as descriptor:
             yield Bolt(descriptor)
+
+
+class Source(Root):
+    """The data root of a dockerd."""
+
+    def __init__(self, path: str) -> None:
+        """Raises NotFound where there is no such directory, Invalid for a data root that no dockerd has made."""
+        super().__init__(path, "dockerd", _LOCKED)
+        if not self.names("containers", missing=True) and not self.names("image", missing=True):
+            os.close(self.root)
+            raise Invalid(f"{path} is no data root of dockerd: it has neither images nor containers")

@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from tests.harness.others import Dockerd
 pytestmark = pytest.mark.root
 
 CHANGES = [word for change in (*rootfs.CHANGES, "LABEL kept=yes") for word in ("--change", change)]
+HOST = {"NetworkMode": "none"}
+NO_NETWORK = ["--network", "none"]
 NETWORK = "10.219.7.0/24"
 
 
@@ -112,9 +115,8 @@ def test_images_run_and_are_saved(moved: tuple[Daemon, str]) -> None:
     daemon, _ = moved
     assert daemon.request("GET", "/images/layered:1/json").json()["Config"]["Labels"] == {"kept": "yes"}
     script = "test -e /bin/ls || echo gone; echo /etc/*; stat -c %h /etc/passwd"
-    host = {"NetworkMode": "none", "Binds": None}
-    said = daemon.shell(script, Image="layered:1", HostConfig=host)
-    assert said.split("\n")[0] == "gone" and "/etc/linked" in said and "/etc/group" not in said
+    shown = daemon.shell(script, Image="layered:1", HostConfig=HOST)
+    assert shown.split("\n")[0] == "gone" and "/etc/linked" in shown and "/etc/group" not in shown
     answer = daemon.request("GET", "/images/layered:1/get", checked=False)
     assert answer.status == 200 and len(answer.body) > 100_000
     daemon.request("DELETE", "/images/layered:1?noprune=1", checked=False)
@@ -230,3 +232,93 @@ def test_what_was_changed_by_a_stranger_is_not_taken(world: World, left: Left, t
     assert any("container ended: its image" in line for line in lacking)
     assert not any(b"secret" in path.read_bytes() for path in daemon.data_root.rglob("file") if path.is_file())
     assert "images: 1 brought over, 0 there already" in done.stdout
+
+
+class Stored(NamedTuple):
+    """What is left where containerd's store has the images. digest: of the image; container: an id"""
+
+    root: Path
+    digest: str
+    container: str
+
+
+@pytest.fixture(scope="module")
+def stored(world: World) -> Stored:
+    """Where a newer dockerd would have put it: Debian's containerd has made the image and the snapshots.
+
+    The container is Debian's dockerd's. Of its records two fields are those of a newer one: the driver, and the image,
+    which such a dockerd names by its digest.
+    """
+    place = world.directory() / "o"
+    with Dockerd(place) as dockerd:
+        address = str(place / "e/containerd/containerd.sock")
+
+        def ctr(*words: str) -> str:
+            return ran("ctr", "--address", address, "--namespace", "moby", *words)
+
+        def ran(*words: str) -> str:
+            done = subprocess.run(dockerd.namespaces.command(list(words)), capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, (words, done.stderr)
+            return done.stdout
+
+        (place / "base.tar").write_bytes(rootfs.busybox())
+        dockerd.run("import", *CHANGES, str(place / "base.tar"), "busybox:latest")
+        dockerd.run("run", "--name", "step", "--network", "none", "busybox", "sh", "-c", STEP)
+        dockerd.run("commit", "step", "stored:1")
+        container = dockerd.run("create", "--name", "one", *NO_NETWORK, "busybox", "cat", "/own").decode().strip()
+        dockerd.run("save", "--output", str(place / "out.tar"), "stored:1")
+        dockerd.run("rm", "step")
+        dockerd.run("rmi", "stored:1")
+        ctr("images", "import", str(place / "out.tar"))
+        digest = next(line.split()[2] for line in ctr("images", "list").splitlines() if "/stored:1" in line)
+        chains = [line.split()[0] for line in ctr("snapshots", "list").splitlines()[1:] if "Committed" in line]
+        top = next(each for each in chains if not any(each == line.split()[1] for line in _snapshots(ctr)))
+        ctr("snapshots", "prepare", container, top)
+        mounts = ctr("snapshots", "mounts", "/mnt", container)
+        (upper,) = re.findall("upperdir=([^, ]+)", mounts)
+        Path(upper, "own").write_text("of the container\n")
+    record = place / "d/containers" / container / "config.v2.json"
+    told = json.loads(record.read_text())
+    record.write_text(json.dumps({**told, "Driver": "overlayfs", "Image": digest}))
+    return Stored(place / "d", digest, container)
+
+
+def _snapshots(ctr: Callable[..., str]) -> list[str]:
+    return [line for line in ctr("snapshots", "list").splitlines()[1:] if len(line.split()) == 3]
+
+
+def test_images_of_containerds_store_are_the_very_same(world: World, stored: Stored) -> None:
+    """By their digest, with their names, blobs and layers under second names, and with a container's own files."""
+    daemon, before = world.daemon(), digest(stored.root)
+    done = migrate(stored.root, daemon)
+    assert done.returncode == 0, done.stderr
+    assert digest(stored.root) == before
+    assert "NOT TAKEN" not in done.stdout, done.stdout
+    with running(daemon):
+        assert daemon.request("GET", "/images/stored:1/json").json()["Id"] == stored.digest
+        assert daemon.shell("test -e /bin/ls || echo gone", Image="stored:1", HostConfig=HOST) == "gone"
+        daemon.begin("one")
+        daemon.wait("one")
+        assert said(daemon, "one", "stdout=1") == b"of the container\n"
+        theirs = stored.root / "containerd/daemon"
+        blobs = {path.stat().st_ino for path in theirs.rglob("blobs/sha256/*")}
+        assert (daemon.data_root / "blobs" / stored.digest.replace(":", "/")).stat().st_ino in blobs
+        programs = {path.stat().st_ino for path in theirs.rglob("fs/bin/busybox")}
+        layers = {path.stat().st_ino for path in (daemon.data_root / "layers").glob("*/bin/busybox")}
+        assert layers & programs
+    again = migrate(stored.root, daemon)
+    assert "image stored:1: is there already" in again.stdout, again.stdout
+
+
+def test_a_blob_that_is_another_one_is_not_taken(world: World, stored: Stored, tmp_path: Path) -> None:
+    root = tmp_path / "d"
+    subprocess.run(["cp", "--archive", str(stored.root), str(root)], check=True)
+    (blobs,) = root.rglob("io.containerd.content.v1.content/blobs/sha256")
+    for blob in blobs.iterdir():
+        if b'"rootfs"' in blob.read_bytes()[:100_000]:
+            blob.chmod(0o600)
+            blob.write_bytes(blob.read_bytes()[:-1] + b" ")
+    done = migrate(root, world.daemon(), "--containerd", str(root / "containerd/daemon"))
+    assert done.returncode == 0, done.stderr
+    assert "NOT TAKEN: image stored:1: the blob sha256:" in done.stdout and "is another one" in done.stdout
+    assert "NOT TAKEN: container one: its image" in done.stdout

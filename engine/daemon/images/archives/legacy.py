@@ -8,7 +8,7 @@ digests, a history) is made here, in the way dockerd did it.
 from collections.abc import Iterator
 
 from engine.daemon.images import image as documents
-from engine.daemon.images.archives.members import Members
+from engine.daemon.images.archives.members import Bundle
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid
@@ -18,7 +18,7 @@ _DROPPED = ("id", "parent", "parent_id", "layer_id", "throwaway", "Size", "Tag")
 _MOST_NAMES = 1_000
 
 
-def images(members: Members, repositories: bytes) -> Iterator[tuple[bytes, list[tuple[str, int]], list[Reference]]]:
+def images(members: Bundle, repositories: bytes) -> Iterator[tuple[bytes, list[tuple[str, int]], list[Reference]]]:
     """(config, (digest, size) of each layer, names) of each image; its layers lowest first. Raises Invalid.
 
     repositories: the contents of the archive's file of that name
@@ -51,7 +51,7 @@ def _names(repositories: Object) -> dict[str, list[Reference]]:
     return found
 
 
-def _chain(members: Members, identity: str) -> list[tuple[str, Object]]:
+def _chain(members: Bundle, identity: str) -> list[tuple[str, Object]]:
     """(id, JSON document) of a layer and of all its ancestors, lowest first. Raises Invalid."""
     chain: list[tuple[str, Object]] = []
     while identity:

@@ -12,8 +12,9 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from engine.annotating import Protocol
 from engine.daemon.images import image as documents
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers.store import Layer, Session
@@ -42,6 +43,28 @@ _PIECES = 4
 _EMPTY = bytes(tar.BLOCK)
 _TELL_SECONDS = 0.1
 _SHORT = 12
+
+
+class Bundle(Protocol):
+    """The files of images by name, and their blobs: of an archive, or of another engine's store."""
+
+    def find(self, name: str, /) -> tuple[str, int] | None:
+        """Digest and size of a file; None when there is no such file."""
+
+    def document(self, name: str, /) -> bytes | None:
+        """The bytes of a file, None when there is none. Raises Invalid when it is larger than a document may be."""
+
+    def has(self, part: Object, /) -> bool:
+        """Whether the blob of this descriptor is there."""
+
+    def blob(self, part: Object, /) -> Object:
+        """The descriptor itself, once its blob is in the content store. Raises Invalid, NotFound."""
+
+    def layers(self, digests: Sequence[str], diff_ids: Sequence[str], /) -> "list[Layer]":
+        """The layers of one image, lowest first, unpacked. Raises Invalid, NotFound, SystemFailure."""
+
+    def layer_of(self, digest: str, /) -> "Layer":
+        """The layer in the blob `digest`, unpacked now, where its diff id is not known."""
 
 
 class Members:
@@ -173,8 +196,11 @@ class Members:
             raise NotFound(f"content digest {part['digest']}: not found")
         return part
 
-    def layer(self, digest: str, diff_id: str) -> "Layer":
-        """The layer `diff_id`, which was unpacked while it arrived, or is unpacked now from the blob `digest`."""
+    def layers(self, digests: Sequence[str], diff_ids: Sequence[str]) -> "list[Layer]":
+        """The layers of one image, lowest first, which were unpacked while they arrived, or are unpacked now."""
+        return [self._layer(digest, diff_id) for digest, diff_id in zip(digests, diff_ids, strict=True)]
+
+    def _layer(self, digest: str, diff_id: str) -> "Layer":
         return self._session.layer(diff_id, lambda: self._content.open(digest))
 
     def layer_of(self, digest: str) -> "Layer":

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence, Sized
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.archives import legacy
-from engine.daemon.images.archives.members import PIECE, Members, Progress
+from engine.daemon.images.archives.members import PIECE, Bundle, Members, Progress
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers.store import Session
@@ -57,6 +57,11 @@ def load(store: Catalogue, stream: Source, progress: Progress, wanted: Sequence[
         return images
 
 
+def described(store: Catalogue, session: Session, members: Bundle) -> Iterator[tuple[Image, list[Reference]]]:
+    """Add each image that the files describe; yields it with the names that they give it. Raises Invalid, NotFound."""
+    return _Loading(store, session, members, ()).images()
+
+
 def _read_to_the_end(outer: io.BufferedIOBase) -> None:
     """Read the rest of the archive: a compressed stream is verified only at its end. Raises Invalid for too much."""
     left = _MOST_TRAILING
@@ -69,7 +74,7 @@ def _read_to_the_end(outer: io.BufferedIOBase) -> None:
 class _Loading:
     """Reads the documents of one archive, and adds the images that they describe."""
 
-    def __init__(self, store: Catalogue, session: Session, members: Members, wanted: Sequence[Platform]):
+    def __init__(self, store: Catalogue, session: Session, members: Bundle, wanted: Sequence[Platform]):
         self._store = store
         self._session = session
         self._members = members
@@ -143,7 +148,7 @@ class _Loading:
     def _add(self, target: Object, leaf: "_Leaf", names: list[Reference]) -> Image:
         config_part, layer_parts = documents.manifest_parts(leaf.document)
         diff_ids = documents.diff_ids_of(leaf.config)
-        layers = [self._members.layer(part["digest"], diff) for part, diff in zip(layer_parts, diff_ids, strict=True)]
+        layers = self._members.layers([part["digest"] for part in layer_parts], diff_ids)
         blobs = [(part["digest"], part["size"]) for part in (*leaf.chain, config_part, *layer_parts)]
         manifest = leaf.chain[-1]["digest"]
         return self._store.add(self._session, target, manifest, leaf.data, layers, blobs, names)
@@ -183,10 +188,8 @@ class _Loading:
             if platforms.rank(one, platforms.of(document), strict=True) is None:
                 raise _without(one, names[0].familiar if names else "of the archive")
         diff_ids = documents.diff_ids_of(document)
-        parts, layers = [], []
-        for (digest, size), diff_id in zip(files, diff_ids, strict=True):
-            layers.append(self._members.layer(digest, diff_id))
-            parts.append(documents.descriptor(self._layer_type(digest), digest, size))
+        layers = self._members.layers([digest for digest, _ in files], diff_ids)
+        parts = [documents.descriptor(self._layer_type(digest), digest, size) for digest, size in files]
         return add_made(self._store, self._session, config, parts, layers, names)
 
     def _layer_type(self, digest: str) -> str:
@@ -215,7 +218,7 @@ class _Leaf:
 class _Walk:
     """Finds the manifests below an entry of index.json, also in indexes within indexes. top: descriptor of the entry"""
 
-    def __init__(self, store: Catalogue, members: Members):
+    def __init__(self, store: Catalogue, members: Bundle):
         self._store = store
         self._members = members
         self._seen: set[str] = set()
