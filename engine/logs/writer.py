@@ -39,7 +39,11 @@ class Writer(OpenLog):
 
     def append(self, stream: int, payload: bytes | memoryview) -> None:
         """Writes one chunk (1 to LARGEST_CHUNK bytes) with the present time. Raises OSError; then nothing was added."""
-        self.last_ns = max(time.time_ns(), self.last_ns)
+        self.append_at(stream, payload, time.time_ns())
+
+    def append_at(self, stream: int, payload: bytes | memoryview, time_ns: int) -> None:
+        """The same with another time, in nanoseconds since the epoch, if that is no earlier than the last one's."""
+        self.last_ns = max(time_ns, self.last_ns)
         open_lines = format.open_after(self.open_lines, stream, payload)
         record = format.Record(self.position, self.last_ns, len(payload), stream, open_lines)
         _write_at(self.log_fd, (format.FRAME.pack(stream, len(payload)), payload), self.position)

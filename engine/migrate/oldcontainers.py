@@ -7,7 +7,6 @@ off has left is made anew by the next. Nothing is started: the next daemon obeys
 import contextlib
 import json
 import os
-import shutil
 import stat
 from contextlib import AbstractContextManager
 
@@ -25,7 +24,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
 from engine.errors import EngineError, Invalid, NotFound
-from engine.migrate import layeredimages, oldmounts
+from engine.migrate import layeredimages, oldlogs, oldmounts
 from engine.migrate.accounting import Telling
 from engine.migrate.cloning import clone
 from engine.migrate.newroot import Target
@@ -36,10 +35,7 @@ _ROOT = "containers"
 _LOST = 255  # the exit code of a container whose end dockerd did not see
 _SHORT = 12
 _SNAPSHOTTER = "overlayfs"  # containerd's, which dockerd shows as its driver
-_JSON = "json-file"
-_MOST_PARTS = 1000  # files of one log that are looked for
 _ASKED_OF_ENDPOINT = ("IPAMConfig", "Links", "DriverOpts", "GwPriority")
-_WRITES = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def images_of(source: Source) -> set[str]:
@@ -185,18 +181,11 @@ class _Work:
         return self._stored.directory(self._stored.snapshot(identity))
 
     def _log(self, identity: str, made: Container, where: paths.Paths) -> None:
-        driver = made.host_config["LogConfig"]["Type"]
-        if driver != _JSON:
-            if driver != "none":
-                self._telling.lacks(f"the log of container {made.name}", f"that of {driver} is of a form of dockerd's")
-            return
-        name = f"{identity}-json.log"
-        parts = {name, *(f"{name}.{number}{end}" for number in range(1, _MOST_PARTS) for end in ("", ".gz"))}
-        for each in parts.intersection(self._source.names(f"{_ROOT}/{identity}")):
-            with self._source.opened(f"{_ROOT}/{identity}/{each}") as old:
-                new = os.open(os.path.join(where.home, each), _WRITES, 0o640)
-                with open(old, "rb", closefd=False) as reading, open(new, "wb") as writing:
-                    shutil.copyfileobj(reading, writing, 1 << 20)
+        driver, form = made.host_config["LogConfig"]["Type"], logconfig.form(made)
+        try:
+            oldlogs.bring(self._source, f"{_ROOT}/{identity}", identity, form, driver, where)
+        except Invalid as error:
+            self._telling.lacks(f"a part of the log of container {made.name}", error)
 
 
 def _moment(text: object) -> int:

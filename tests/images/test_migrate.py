@@ -28,11 +28,15 @@ NETWORK = "10.219.7.0/24"
 
 
 class Left(NamedTuple):
-    """What dockerd has left. root: its data root; ids: of its containers, by name; log: what one of them has said"""
+    """What dockerd has left.
+
+    root: its data root; ids: of its containers, by name; log, local: what two of them have said, by log drivers
+    """
 
     root: Path
     ids: dict[str, str]
     log: bytes
+    local: bytes
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +57,20 @@ def left(world: World) -> Left:
             "made": dockerd.run("create", "--name", "made", *IN_NETWORK, *SLEEPS),
             "again": dockerd.run("create", "--name", "again", "--network", "none", "--restart", "always", *SLEEPS),
         }
+        dockerd.run("create", "--name", "local", *LOCAL, *NO_NETWORK, "busybox", "sh", "-c", LINES)
+        dockerd.run("start", "--attach", "local")
+        local = dockerd.run("logs", "--timestamps", "local")
         assert dockerd.run("start", "--attach", "ended") == b"out\nkept\n"
         log = dockerd.run("logs", "--timestamps", "ended")
         dockerd.run("start", "again")
-    return Left(place / "d", {name: each.decode().strip() for name, each in ids.items()}, log)
+    return Left(place / "d", {name: each.decode().strip() for name, each in ids.items()}, log, local)
 
 
 STEP = "rm /bin/ls; rm -r /etc; mkdir /etc; echo root:x:0:0::/:/bin/sh >/etc/passwd; ln /etc/passwd /etc/linked"
 SCRIPT = "echo out; echo kept >/data/file; cat /data/file; echo own >/own; rm /etc/linked"
 ENDED = ["--network", "none", "--volume", "data:/data", "--volume", "/nameless", "--env", "A=b", "--label", "l=m"]
+LOCAL = ["--log-driver", "local", "--log-opt", "max-size=20k", "--log-opt", "max-file=5"]
+LINES = "i=0; while [ $i -lt 1000 ]; do echo line $i of a log that is rotated and compressed; i=$((i+1)); done"
 IN_NETWORK = ["--network", "theirs", "--ip", "10.219.7.9"]
 SLEEPS = ["busybox", "sleep", "600"]
 
@@ -106,7 +115,7 @@ def test_nothing_is_left_behind(moved: tuple[Daemon, str]) -> None:
     lines = moved[1].splitlines()
     assert "image layered:1 (2 of 2) ..." in lines or "image layered:1 (1 of 2) ..." in lines
     assert {"images: 2 brought over, 0 there already", "volumes: 3 brought over, 0 there already"} <= set(lines)
-    assert {"networks: 1 brought over, 0 there already", "containers: 3 brought over, 0 there already"} <= set(lines)
+    assert {"networks: 1 brought over, 0 there already", "containers: 4 brought over, 0 there already"} <= set(lines)
     assert "NOT TAKEN" not in moved[1]
 
 
@@ -162,6 +171,13 @@ def test_a_container_has_its_settings_its_end_its_files_and_its_log(moved: tuple
     daemon.begin("ended")
     daemon.wait("ended")
     assert said(daemon, "ended", "stdout=1") == b"out\nkept\n" * 2
+
+
+def test_a_log_of_the_driver_local_is_the_same_line_by_line(moved: tuple[Daemon, str], left: Left) -> None:
+    """In another form, with its times; its older files were compressed."""
+    assert len(left.local.splitlines()) > 500
+    assert said(moved[0], "local", "stdout=1&timestamps=1") == left.local
+    assert said(moved[0], "local", "stdout=1&tail=1").endswith(b"line 999 of a log that is rotated and compressed\n")
 
 
 def test_a_container_in_a_network_starts_with_its_address(moved: tuple[Daemon, str]) -> None:
