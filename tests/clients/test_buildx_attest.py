@@ -248,6 +248,23 @@ def test_a_bill_may_be_about_stages_and_the_context(buildx: Building, generator:
     }
 
 
+def test_each_platform_has_a_bill_of_its_own(buildx: Building, generator: str, tag: str, tmp_path: Path) -> None:
+    (buildx.place / "Dockerfile").write_text("FROM scratch\nARG TARGETARCH\nCOPY Dockerfile /$TARGETARCH\n")
+    options = ("--platform", "linux/amd64,linux/arm64", f"--sbom=generator={generator}", "--provenance=false")
+    told(buildx("build", *options, *output(tmp_path / "l", tag), "."))
+    index = json.loads((tmp_path / "l" / "index.json").read_bytes())
+    whole = document(tmp_path / "l", index["manifests"][-1]["digest"])["manifests"]
+    assert [each["platform"]["architecture"] for each in whole] == ["amd64", "arm64", "unknown", "unknown"]
+    for image, attestation in zip(whole[:2], whole[2:], strict=True):
+        assert attestation["annotations"]["vnd.docker.reference.digest"] == image["digest"]
+        (layer,) = document(tmp_path / "l", attestation["digest"])["layers"]
+        (file,) = document(tmp_path / "l", layer["digest"])["predicate"]["files"]
+        assert file["fileName"] == f"./{image['platform']['architecture']}"
+    told(buildx("build", *options, "-o", f"type=local,dest={tmp_path}/out,platform-split=false", "."))
+    found = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert found == ["amd64", "arm64", "sbom.spdx.linux_amd64.json", "sbom.spdx.linux_arm64.json"]
+
+
 @pytest.mark.parametrize(
     ("what", "words"),
     [

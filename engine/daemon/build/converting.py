@@ -8,7 +8,7 @@ import copy
 import posixpath
 from collections.abc import Callable, Mapping
 
-from engine.daemon.build import foreign, historytext, stepnodes
+from engine.daemon.build import foreign, historytext, stepnodes, steptitles
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.localtree import Local
@@ -181,24 +181,25 @@ class Conversion:
         command = built.state.read(instruction, escape)
         match command:
             case commands.Workdir():
-                self._workdir(built, instruction, command)
+                self._workdir(built, instruction, command, escape)
             case commands.Copy() | commands.Add():
-                self._copy(built, instruction, command)
+                self._copy(built, instruction, command, escape)
             case commands.Run():
-                self._run(built, instruction, command)
+                self._run(built, instruction, command, escape)
             case _:
                 built.state.configure(command)
                 built.entries.append(Entry(historytext.of(command, built.state.config), None))
 
-    def _workdir(self, built: Built, instruction: Instruction, command: commands.Workdir) -> None:
+    def _workdir(self, built: Built, instruction: Instruction, command: commands.Workdir, escape: str) -> None:
+        title = self._title(built, instruction, command, escape)
         built.state.configure(command)
         path = posixpath.normpath(built.state.config["WorkingDir"])
         text = historytext.of(command, built.state.config)
         user = built.state.config.get("User") or ""
-        node = stepnodes.directory_node(self._around(), _tree(built), path, self._title(instruction), user)
+        node = stepnodes.directory_node(self._around(), _tree(built), path, title, user)
         self._add(built, instruction, text, node)
 
-    def _copy(self, built: Built, instruction: Instruction, command: commands.Copy | commands.Add) -> None:
+    def _copy(self, built: Built, instruction: Instruction, command: commands.Copy | commands.Add, escape: str) -> None:
         around = self._around()
         if isinstance(command, commands.Add):
             command = self.options.policy.added(command)
@@ -206,15 +207,16 @@ class Conversion:
         source = None
         if isinstance(command, commands.Copy) and command.from_:
             source = self._source(command.from_)
-        title = self._title(instruction)
+        title = self._title(built, instruction, command, escape)
         node = stepnodes.copy_node(around, _tree(built), request, title, source, urls, checksum)
         self._add(built, instruction, historytext.copy(command), node)
 
-    def _run(self, built: Built, instruction: Instruction, command: commands.Run) -> None:
+    def _run(self, built: Built, instruction: Instruction, command: commands.Run, escape: str) -> None:
         foreign.check(built.state.platform)
         around = self._around()
         asked = stepnodes.asked_run(around, built.state, command)
-        node = asked.node(_tree(built), around, Shell(host=self.options.host), self._title(instruction))
+        title = self._title(built, instruction, command, escape)
+        node = asked.node(_tree(built), around, Shell(host=self.options.host), title)
         self._add(built, instruction, historytext.run(asked.shown), node)
 
     def _add(self, built: Built, instruction: Instruction, text: str, node: Node) -> None:
@@ -232,8 +234,8 @@ class Conversion:
         """Whether nothing of it is taken from the cache."""
         return self.options.no_cache or stage.name in self.options.no_cache_stages
 
-    def _title(self, instruction: Instruction) -> str:
-        return f"{self._place()} {instruction.original}"
+    def _title(self, built: Built, instruction: Instruction, command: commands.Command, escape: str) -> str:
+        return f"{self._place()} {steptitles.title(instruction.original, command, built.state, escape)}"
 
     def _place(self) -> str:
         """The place of the next step that is shown, as `[stage 2/3]`."""

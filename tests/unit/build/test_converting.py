@@ -45,7 +45,7 @@ def names(built: Built) -> list[str]:
 
 def test_a_stage_is_a_chain_of_nodes_with_the_places_of_its_steps() -> None:
     _, built = converted("FROM b\nENV a=1\nRUN x $a\nCOPY c /d\nWORKDIR /w\nCMD e")
-    assert names(built) == ["[1/4] FROM b@", "[2/4] RUN x $a", "[3/4] COPY c /d", "[4/4] WORKDIR /w"]
+    assert names(built) == ["[1/4] FROM b@", "[2/4] RUN x 1", "[3/4] COPY c /d", "[4/4] WORKDIR /w"]
 
 
 def test_a_stage_that_stands_on_another_counts_its_own_steps() -> None:
@@ -201,3 +201,21 @@ def test_a_long_file_is_converted_in_time(text: str) -> None:
 
     lines = text.count("\n")
     assert seconds(lines) < 3 * seconds(lines // 2) + 1.0
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("RUN echo $a \"$a\" '$a' $none ${none:-x} \\$a", "RUN echo 1 \"1\" '$a' $none ${none:-x} \\$a"),
+        ("RUN --mount=type=secret,id=s,env=a echo $a", "RUN --mount=type=secret,id=s,env=a echo ****"),
+        ("RUN echo $http_proxy $arg", "RUN echo $http_proxy given"),
+        ("RUN echo ${a", "RUN echo ${a"),
+        ('COPY "$a" $none /${arg}', "COPY 1  /given"),
+        ("WORKDIR /$a", "WORKDIR /1"),
+        (f"RUN {'$long' * 3}", f"RUN {'$long' * 3}"),
+    ],
+)
+def test_a_step_is_shown_with_the_values_of_variables(line: str, shown: str) -> None:
+    text = f"FROM b\nARG arg\nENV a=1 long={'x' * 2000}\n{line}\n"
+    args = {"arg": "given", "http_proxy": "http://user:word@proxy"}
+    assert names(converted(text, args=args)[1])[-1] == f"[2/2] {shown}"

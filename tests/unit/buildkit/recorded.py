@@ -17,9 +17,10 @@ END_OF_HEAD = b"\r\n\r\n"
 
 @dataclass
 class Call:
-    """One call: its path, the messages of both sides, and how it ended."""
+    """One call: its path, the messages of both sides, and how it ended. fields: with which it began"""
 
     path: str
+    fields: list[Field] = field(default_factory=list)
     asked: list[bytes] = field(default_factory=list)
     answered: list[bytes] = field(default_factory=list)
     status: grpc.Status | None = None
@@ -38,6 +39,11 @@ def connections() -> Iterator[tuple[str, list[tuple[bool, bytes]]]]:
                 pieces.append((bool(sender), data[place : place + size]))
                 place += size
             yield member.name, pieces
+
+
+def head(pieces: list[tuple[bool, bytes]]) -> list[str]:
+    """The lines with which the client began a connection."""
+    return b"".join(data for sender, data in pieces if not sender).split(END_OF_HEAD)[0].decode().split("\r\n")
 
 
 def calls(pieces: list[tuple[bool, bytes]]) -> list[Call]:
@@ -74,6 +80,6 @@ def _fields(found: dict[int, Call], asker: http2.Connection, asking: bool, strea
     named = dict(fields)
     if asking:
         assert asker.open(fields) == stream
-        found[stream] = Call(named[b":path"].decode())
+        found[stream] = Call(named[b":path"].decode(), fields)
     elif b"grpc-status" in named:
         found[stream].status = grpc.status_of(fields)
