@@ -64,7 +64,7 @@ class Job:
     returned: Result | None = None
     failure: EngineError | None = None
     users: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)  # of the two descriptors below, and of `_closed`
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # of the answer, and of the descriptors and `_closed`
     _closed: bool = False
     _lenders: tuple[Lender, ...] = ()  # guarded by `_opening`, as is the next
     _workroom: Workroom | None = None
@@ -104,8 +104,10 @@ class Job:
         )
 
     def answer(self, result: Result | None, failure: EngineError | None = None) -> None:
-        """The client's frontend has ended, with a result or a failure."""
-        self.returned, self.failure = result, failure
+        """The client's frontend has ended, with a result or a failure. The first word counts."""
+        with self._lock:
+            if self.returned is None and self.failure is None:
+                self.returned, self.failure = result, failure
         self._ring(self._answered)
 
     def _ring(self, bell: int) -> None:

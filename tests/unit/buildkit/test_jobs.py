@@ -117,17 +117,21 @@ def test_a_build_that_is_given_up_ends_every_wait() -> None:
     job.give_up("again")
 
 
-def test_an_answer_ends_the_wait() -> None:
-    job = begun()
+def test_an_answer_ends_the_wait_and_the_first_one_counts() -> None:
+    job, failing = begun(), begun()
     try:
         job.answer({"ref": {"id": "x"}})
+        job.answer(None, Invalid("no"))
         job.wait_for_answer()
         assert job.returned == {"ref": {"id": "x"}}
-        job.answer(None, Invalid("no"))
+        failing.answer(None, Invalid("no"))
+        failing.answer({"ref": {"id": "x"}})
         with pytest.raises(Invalid, match="no"):
-            job.wait_for_answer()
+            failing.wait_for_answer()
+        assert failing.returned is None
     finally:
         jobs.end(job)
+        jobs.end(failing)
 
 
 def test_a_build_does_not_end_below_a_call_that_works_for_it() -> None:
