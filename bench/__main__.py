@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from bench import cases, direct, drawing, peers, results, table
-from tests.__main__ import environment, run
+from tests.__main__ import PROGRAMS, environment, run
 
 HERE = Path(__file__).parent
 
@@ -39,6 +39,8 @@ def parser() -> argparse.ArgumentParser:
 def measure(chosen: argparse.Namespace) -> tuple[int, results.Results | None]:
     """Run the benchmarks; returns pytest's exit status, and the figures when there are any."""
     python = environment()
+    # Peers that are not installed may be among what the tests have unpacked.
+    os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), *map(str, PROGRAMS)))
     if shutil.which("gcc"):
         run(python, "-m", "_muxer.build")
     # Compile as an install does, and as any first start does where Python may write: the compiler is not to be
