@@ -1,6 +1,7 @@
-"""buildctl, BuildKit's own client, and a program of ours that makes graphs with BuildKit's library (`graphs/main.go`).
+"""buildctl and buildkitd, BuildKit's own client and daemon, and a program of ours that makes graphs with its library
+(`graphs/main.go`).
 
-The set-up builds both, of one version of BuildKit.
+The set-up builds all, of one version of BuildKit.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ MODULE = "github.com/moby/buildkit"
 SOURCE = Path(__file__).parent / "graphs" / "main.go"
 PROGRAMS = Programs(
     f"buildctl-{VERSION}-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:8]}",
-    ("buildctl", "graphs"),
+    ("buildctl", "buildkitd", "graphs"),
     (
         ("mod", "init", "build"),
         ("get", f"{MODULE}@{VERSION}"),
@@ -21,6 +22,8 @@ PROGRAMS = Programs(
         ("build", "-o", "graphs", "-ldflags", "-s -w", "."),
         ("get", f"{MODULE}/cmd/buildctl@{VERSION}"),
         ("build", "-o", "buildctl", "-ldflags", "-s -w", f"{MODULE}/cmd/buildctl"),
+        ("get", f"{MODULE}/cmd/buildkitd@{VERSION}"),
+        ("build", "-o", "buildkitd", "-ldflags", "-s -w", f"{MODULE}/cmd/buildkitd"),
     ),
     (1, 26),
     (SOURCE,),
