@@ -8,7 +8,7 @@ a second does not outlast the deadline. `http.client` has no such deadline, and 
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from engine.dataclass import dataclass
 from engine.errors import Invalid
@@ -114,15 +114,19 @@ class Exchange:
             if found.status >= 200:
                 return found
 
-    def pieces(self, head: Head, last: float | None) -> Iterator[bytes]:
-        """The body of the answer in pieces. last: the moment (of time.monotonic) by which it must be whole; None: any.
+    def pieces(self, head: Head, last: float | None, ready: Callable[[], bool] | None = None) -> Iterator[bytes]:
+        """The body of the answer in pieces.
 
+        last: the moment (of time.monotonic) by which it must be whole; None: any. ready: waits until more has come, and
+            returns False to end the reading
         Raises OSError, Late, Malformed (where it is cut too).
         """
         if head.length is None:
             decoder = ChunkDecoder()
             while not decoder.ended:
-                data = self._arrived or self._receive(last)
+                data = self._more(last, ready)
+                if data is None:
+                    return
                 if not data:
                     raise Malformed("unexpected EOF")
                 try:
@@ -134,15 +138,25 @@ class Exchange:
             return
         left = head.length
         while left:
-            data = self._arrived or self._receive(last)
+            data = self._more(last, ready)
             if not data:
-                if left < 0:
+                if left < 0 or data is None:
                     return
                 raise Malformed("unexpected EOF")
             piece = data if left < 0 else data[:left]
             self._arrived = data[len(piece) :]
             left -= len(piece) if left > 0 else 0
             yield piece
+
+    def _more(self, last: float | None, ready: Callable[[], bool] | None) -> bytes | None:
+        """What has come, or comes next; empty at the end of the connection, None where no more is wanted."""
+        if self._arrived:
+            return self._arrived
+        # What TLS has decrypted already is not seen by poll(2).
+        held = getattr(self._connection, "pending", None)
+        if ready is not None and not (held is not None and held()) and not ready():
+            return None
+        return self._receive(last)
 
     def _head(self, last: float) -> Head:
         while (end := self._arrived.find(b"\r\n\r\n")) < 0:

@@ -286,9 +286,12 @@ def _cgroups(settings: Settings) -> Cgroups:
 
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
+    plugins = Plugins(settings.plugin_dirs)
     profilefile.text(settings.seccomp_profile)
     if settings.log_opts or settings.log_driver != LOG_DRIVER:
-        logconfig.check(logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts))
+        logconfig.check(
+            logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts), plugins
+        )
     database = dataroot.database(settings.data_root)
     interrupted.forget_torn(database)
     with dataroot.usable("data root"):
@@ -312,7 +315,6 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
             announce(engine, containers.find(container_id), "detach")
 
     events, monitors = Events(), Monitors(spawner, ended, detached)
-    plugins = Plugins(settings.plugin_dirs)
     firewall = Firewall(identity, settings)
     engine = Engine(
         settings=settings,

@@ -8,16 +8,21 @@ from engine.dataclass import dataclass
 Config = dict[str, str]
 """The options of one container's LogConfig, by name."""
 
-FRAMES, LINES, NOTHING = "frames", "lines", ""
-"""What a reader of a log finds: frames (`engine.logs.format`), lines of JSON (`engine.logs.jsonlines`), or no log."""
+FRAMES, LINES, PLUGIN, NOTHING = "frames", "lines", "plugin", ""
+"""What a reader of a log finds: frames (`engine.logs.format`), lines of JSON (`engine.logs.jsonlines`), a plugin that
+tells of its lines, or no log.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The host paths for one container's log: its own directory, and the directory for a log of frames."""
+    """The host paths for one container's log: its own directory, the directory for a log of frames, and the directory
+    that lasts as long as the run.
+    """
 
     home: str
     log: str
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,14 @@ attached client: when it takes no more, the container waits (mode blocking), unl
 engine itself keeps goes on.
 """
 
+import _thread
+import contextlib
 import os
+import select
 import signal
 import socket
 import time
+from types import FrameType
 
 from engine.dataclass import replace
 from engine.errors import EngineError
@@ -23,11 +27,12 @@ from engine.wire.channel import Channel
 from engine.wire.schema import Client, Failed, Start
 
 if TYPE_CHECKING:  # the spawner keeps their code, and few monitors run it
-    from engine.logs.drivers import fluentsender, gelfsender, journald, ring, splunksender, syslog
+    from engine.logs.drivers import fluentsender, gelfsender, journald, pluginsender, ring, splunksender, syslog
 else:
     fluentsender = late("engine.logs.drivers.fluentsender")
     gelfsender = late("engine.logs.drivers.gelfsender")
     journald = late("engine.logs.drivers.journald")
+    pluginsender = late("engine.logs.drivers.pluginsender")
     ring = late("engine.logs.drivers.ring")
     splunksender = late("engine.logs.drivers.splunksender")
     syslog = late("engine.logs.drivers.syslog")
@@ -36,12 +41,17 @@ _DRIVERS = {
     "fluentd": fluentsender,
     "gelf": gelfsender,
     "journald": journald,
+    "plugin": pluginsender,
     "splunk": splunksender,
     "syslog": syslog,
 }
 """The module with the class `Sender` of each driver."""
 
-_END_SECONDS = 10  # how long it may send what is left after the container has ended
+_END_SECONDS = 10  # how long it may send what is left after the container has ended, and then how long say so
+
+
+class _TimeIsUp(BaseException):
+    """Raised by the signal's handler, out of whatever waits."""
 
 
 def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[int]] | None:
@@ -87,15 +97,34 @@ def _forward(forward: Forward, sender: Sender, source: socket.socket) -> None:
     sender.begin()
     waiting = ring.Ring(sender.send, forward.most) if forward.most else None
     lines = Lines(waiting.put if waiting is not None else sender.send)
-    with source.makefile("rb") as frames:
+    signal.signal(signal.SIGALRM, _tell_time)
+    _thread.start_new_thread(_await_end, (source.fileno(), _thread.get_ident()))
+    with contextlib.suppress(_TimeIsUp), source.makefile("rb") as frames:
         while len(head := frames.read(format.FRAME.size)) == format.FRAME.size:
             stream, size = format.FRAME.unpack(head)
             lines.feed(stream, frames.read(size))
+        lines.end()
+        if waiting is not None:
+            waiting.end()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_END_SECONDS)  # SIGALRM ends this process
-    lines.end()
-    if waiting is not None:
-        waiting.end()
     sender.end()
+
+
+def _await_end(source: int, main: int) -> None:
+    """In a thread: when the monitor has gone, give the main thread some time.
+
+    The main thread cannot look for that end while it waits for a receiver that takes nothing.
+    """
+    poll = select.poll()
+    poll.register(source, 0)  # a hang-up is always told
+    poll.poll()
+    time.sleep(_END_SECONDS)
+    signal.pthread_kill(main, signal.SIGALRM)
+
+
+def _tell_time(_signal: int, _frame: FrameType | None) -> None:
+    raise _TimeIsUp
 
 
 class Lines:

@@ -69,11 +69,26 @@ def call(
     return value
 
 
-@contextmanager
-def streamed(address: Address, method: str, arguments: Object, seconds: float = _SECONDS) -> Iterator[Iterator[bytes]]:
-    """The pieces of an answer that is no JSON, as they come. seconds: until it begins
+class Streamed:
+    """An answer that is no JSON, as it comes."""
 
-    Raises Unreachable, Missing, SystemFailure; while it is read OSError and exchange.Malformed.
+    def __init__(self, link: exchange.Exchange, head: exchange.Head) -> None:
+        self._link, self._head = link, head
+
+    def fileno(self) -> int:
+        """The descriptor of the connection."""
+        return self._link.fileno()
+
+    def pieces(self, ready: Callable[[], bool]) -> Iterator[bytes]:
+        """What comes. ready: waits until there is more; False ends the reading. Raises OSError, exchange.Malformed."""
+        return self._link.pieces(self._head, None, ready)
+
+
+@contextmanager
+def streamed(address: Address, method: str, arguments: Object, seconds: float = _SECONDS) -> Iterator[Streamed]:
+    """The answer of the method, once it has begun. seconds: until then
+
+    Raises Unreachable, Missing, SystemFailure.
     """
     link = _connected(address, seconds)
     try:
@@ -83,7 +98,7 @@ def streamed(address: Address, method: str, arguments: Object, seconds: float = 
             raise Unreachable(_words(method, error)) from error
         if head.status != _OK:
             raise (Missing if head.status == _NOT_FOUND else SystemFailure)(f"{method}: {head.status} {head.reason}")
-        yield link.pieces(head, None)
+        yield Streamed(link, head)
     finally:
         link.close()
 

@@ -74,7 +74,7 @@ ROOMS = {
     "engine.monitor": ("engine.birth", "_muxer", *BASE),
     "engine.birth": BASE,
     "engine.wire": ("engine.logs", "engine.sandbox", "engine.kernel"),
-    "engine.logs": ("engine.asking", "engine.sandbox", "engine.kernel", "_muxer"),
+    "engine.logs": ("engine.asking", "engine.plugins", "engine.sandbox", "engine.kernel", "_muxer"),
     # Speaks with programs outside of the engine, and knows nothing of what it says.
     "engine.asking": ("engine.protocols", "engine.kernel"),
     # Finds plugins and calls them, for the daemon and for what forwards a container's lines.
@@ -192,6 +192,7 @@ ROOMS = {
         "engine.daemon.moments",
         "engine.daemon.network",
         "engine.daemon.patterns",
+        "engine.daemon.plugins",
         "engine.daemon.runtime",
         "engine.daemon.signals",
         "engine.daemon.store",

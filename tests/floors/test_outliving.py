@@ -26,6 +26,7 @@ MAKERS = {
     "engine.wire.exitfile": "the exit file, and the crash file",
     "engine.logs.writer": "a log of frames",
     "engine.logs.jsonwriter": "a log of JSON lines",
+    "engine.logs.drivers.pluginsender": "the FIFO of a log plugin, which goes with the container's directory",
     "engine.logs.compress": "older files of a log of JSON lines",
     "engine.resolver.served": "sockets in the containers' network namespaces",
 }
@@ -58,7 +59,7 @@ def makers() -> Iterator[str]:
     for path in ENGINE_FILES:
         if any(inside(module(path), room) for room in ROOMS):
             names = {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
-            if names & {"O_CREAT", "bind", "makedirs", "mkdir", "mknod", "symlink"}:
+            if names & {"O_CREAT", "bind", "makedirs", "mkdir", "mkfifo", "mknod", "symlink"}:
                 yield module(path)
 
 

@@ -175,9 +175,11 @@ def test_asynchronous_lines_that_find_no_room_are_lost():
     with listening() as reserved:
         port = reserved.getsockname()[1]
         one = sender(reserved, **{"async": "true"}, retry_wait="300ms", buffer_limit="2")
-    for number in range(50):
+    one.send(1, b"0", None, NOW)
+    while one._ring._count:  # until the thread that sends has taken it out
+        time.sleep(0.002)
+    for number in range(1, 50):
         one.send(1, b"%d" % number, None, NOW)
-        time.sleep(0.002)  # the first one is taken out by the thread that sends it
     listener = socket.create_server(("127.0.0.1", port))
     with receivers.fluentd(listener) as arrivals:
         assert [record["log"] for _, _, record, _ in arrivals.take(3)] == ["0", "1", "2"]

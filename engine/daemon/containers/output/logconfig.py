@@ -9,17 +9,21 @@ from engine.daemon import patterns
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import LogConfig
+from engine.daemon.plugins.activation import Plugins
 from engine.errors import Invalid, NotBuilt, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.logs.attributes import Described
 from engine.logs.drivers import jsonfile, local
 from engine.logs.drivers.driver import Driver
-from engine.logs.target import LINES, NOTHING, LogTarget, Place
+from engine.logs.query import Query
+from engine.logs.target import LINES, LogTarget, Place
 
 if TYPE_CHECKING:  # each is loaded by the first container that asks for it
+    from engine.daemon.containers.output import plugged
     from engine.logs import jsonreader
     from engine.logs.drivers import fluentd, gelf, journald, none, splunk, syslog
 else:
+    plugged = late("engine.daemon.containers.output.plugged")
     jsonreader = late("engine.logs.jsonreader")
     fluentd = late("engine.logs.drivers.fluentd")
     gelf = late("engine.logs.drivers.gelf")
@@ -56,17 +60,19 @@ def completed(asked: LogConfig, default_driver: str, default_options: tuple[str,
     return {"Type": driver, "Config": config}
 
 
-def check(log_config: LogConfig) -> None:
-    """Raise Invalid in dockerd's words for an unknown driver, an unknown option, or a value that create checks."""
+def check(log_config: LogConfig, plugins: Plugins | None = None) -> None:
+    """Raise Invalid in dockerd's words for an unknown driver, an unknown option, or a value that create checks.
+
+    plugins: those among which a driver is looked for that is not the engine's own
+    """
     name, config = log_config["Type"], log_config["Config"]
     if name in UNBUILT_DRIVERS:
         return
-    if name not in DRIVERS:
-        raise Invalid(f'error looking up logging plugin {name}: plugin "{name}" not found')
-    driver = DRIVERS[name]
-    if driver.OPTIONS is not None:
+    driver = _driver(plugins, name)
+    if driver is not none:
         _check_mode(config)
         local.cache(config)
+    if driver.OPTIONS is not None:
         for option in sorted(config):
             if option not in driver.OPTIONS and option not in _OF_ALL:
                 raise Invalid(driver.UNKNOWN % option)
@@ -96,18 +102,26 @@ def refuse_what_is_not_built(log_config: LogConfig) -> None:
         raise NotBuilt(f'HostConfig.LogConfig: the log driver "{log_config["Type"]}" is not built in this engine')
 
 
-def target(container: Container, where: paths.Paths) -> LogTarget:
+def _driver(plugins: Plugins | None, name: str) -> Driver:
+    if name in DRIVERS:
+        return DRIVERS[name]
+    if plugins is None or not plugins.possible():
+        raise Invalid(f'error looking up logging plugin {name}: plugin "{name}" not found')
+    return plugged.Plugged(plugins, name)
+
+
+def target(plugins: Plugins, container: Container, where: paths.Paths) -> LogTarget:
     """The log target of one run. Raises SystemFailure in dockerd's words for invalid values."""
-    driver, config = _asked_for(container)
+    driver, config = _asked_for(plugins, container)
     try:
-        return driver.target(config, _described(container), Place(where.home, where.log))
+        return driver.target(config, _described(container), Place(where.home, where.log, where.exec_dir))
     except Invalid as error:
         raise SystemFailure(_FAILED + str(error)) from error
 
 
-def _asked_for(container: Container) -> tuple[Driver, dict[str, str]]:
+def _asked_for(plugins: Plugins | None, container: Container) -> tuple[Driver, dict[str, str]]:
     log_config = container.host_config["LogConfig"]
-    return DRIVERS[log_config["Type"]], log_config["Config"]
+    return _driver(plugins, log_config["Type"]), log_config["Config"]
 
 
 def _described(container: Container) -> Described:
@@ -128,28 +142,34 @@ def _described(container: Container) -> Described:
 
 def log_path(container: Container, where: paths.Paths) -> str:
     """The file that inspect shows as LogPath, from the first start on; else empty."""
-    name = _asked_for(container)[0].file(container.id)
+    driver = DRIVERS.get(container.host_config["LogConfig"]["Type"])
+    name = driver.file(container.id) if driver is not None else ""
     return f"{where.home}/{name}" if name and container.snapshot().started_ns else ""
 
 
-def form(container: Container) -> str:
-    """What a reader of the log finds, see `engine.logs.target`."""
-    driver, config = _asked_for(container)
+def form(container: Container, plugins: Plugins | None = None) -> str:
+    """What a reader of the log finds, see `engine.logs.target`. A plugin may be asked for it."""
+    driver, config = _asked_for(plugins, container)
     return driver.form(config)
-
-
-def readable(container: Container) -> bool:
-    """Whether there is a log that this engine can serve."""
-    return form(container) != NOTHING
 
 
 def is_json(container: Container) -> bool:
     """Whether the log is of JSON lines, which the monitor does not send again itself."""
-    return form(container) == LINES
+    driver = DRIVERS.get(container.host_config["LogConfig"]["Type"])
+    return driver is not None and driver.form(container.host_config["LogConfig"]["Config"]) == LINES
 
 
-def details(container: Container) -> bytes:
+def send_from_plugin(
+    plugins: Plugins, container: Container, sink: int, query: Query, chunked: bool, ended: int | None
+) -> None:
+    """Write the lines of which the container's log plugin tells to `sink`, see `plugged.Plugged.send`."""
+    log_config = container.host_config["LogConfig"]
+    reader = plugged.Plugged(plugins, log_config["Type"])
+    reader.send(log_config["Config"], _described(container), sink, query, chunked, ended)
+
+
+def details(plugins: Plugins, container: Container) -> bytes:
     """The attributes of a log of frames, as `details` puts them before each line, and a space."""
-    driver, config = _asked_for(container)
+    driver, config = _asked_for(plugins, container)
     shown = driver.details(config, _described(container))
     return jsonreader.details_of(shown) if shown else b" "

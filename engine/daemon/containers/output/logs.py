@@ -13,6 +13,7 @@ from engine.late import TYPE_CHECKING, late
 from engine.logs.drivers import jsonfile
 from engine.logs.query import Query
 from engine.logs.sending import sender
+from engine.logs.target import LINES, NOTHING, PLUGIN
 
 if TYPE_CHECKING:  # loaded where a container has a log of JSON lines
     from engine.logs import jsonreader
@@ -20,11 +21,11 @@ else:
     jsonreader = late("engine.logs.jsonreader")
 
 
-def check(container: Container, query: Query) -> None:
+def check(engine: OutputParts, container: Container, query: Query) -> None:
     """Raise what is known before the first byte: Invalid without a stream, NotBuilt for an unreadable driver."""
     if not query.stdout and not query.stderr:
         raise Invalid("must specify at least one of 'stdout' or 'stderr'")
-    if not logconfig.readable(container):
+    if logconfig.form(container, engine.plugins) == NOTHING:
         raise NotBuilt("configured logging driver does not support reading")
 
 
@@ -46,9 +47,13 @@ def send(
     """
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
+    form = logconfig.form(container, engine.plugins)
 
     def serve(ended: int | None) -> tuple[int, int] | None:
-        if not logconfig.is_json(container):
+        if form == PLUGIN:
+            logconfig.send_from_plugin(engine.plugins, container, sink, query, chunked, ended)
+            return None
+        if form != LINES:
             sender(engine.muxer)(where.log, sink, query, chunked, ended)
             return None
         name = jsonfile.file(container.id)
@@ -62,9 +67,9 @@ def send(
         return serve(ended)
 
 
-def prefix(container: Container) -> bytes:
+def prefix(engine: OutputParts, container: Container) -> bytes:
     """What `details` puts before each line of a log in the engine's own form: its attributes and a space."""
-    return logconfig.details(container)
+    return logconfig.details(engine.plugins, container)
 
 
 @contextmanager

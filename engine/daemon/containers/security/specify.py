@@ -24,7 +24,7 @@ from engine.daemon.containers.security import (
     resources,
     walls,
 )
-from engine.daemon.parts import ContentParts, ProcessParts, SecurityParts
+from engine.daemon.parts import ContentParts, OutputParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import replace
 from engine.late import TYPE_CHECKING, late
@@ -216,9 +216,9 @@ def limits_of(container: Container) -> Limits:
     return resources.limits_of(container.host_config, resources.device_number)
 
 
-def log_of(container: Container, where: paths.Paths) -> LogTarget:
+def log_of(engine: OutputParts, container: Container, where: paths.Paths) -> LogTarget:
     """The log target of the container's output."""
-    return logconfig.target(container, where)
+    return logconfig.target(engine.plugins, container, where)
 
 
 def make_root(engine: ContentParts, container: Container, where: paths.Paths) -> None:

@@ -101,7 +101,7 @@ def create(
     host_config["LogConfig"] = logconfig.completed(
         host_config["LogConfig"], engine.settings.log_driver, engine.settings.log_opts
     )
-    logconfig.check(host_config["LogConfig"])
+    logconfig.check(host_config["LogConfig"], engine.plugins)
     name = naming.check(name) if name else None
     container_id = _new_id()
     if not config["Hostname"]:

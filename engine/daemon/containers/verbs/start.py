@@ -123,7 +123,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
         pids=next((each[1:] for each in wanted.joined if each[0] == "pid"), ()),
         tty=wanted.tty,
         exec_dir=where.exec_dir,
-        log=specify.log_of(container, where),
+        log=specify.log_of(engine, container, where),
         stdin=container.config["OpenStdin"],
         stdin_once=container.config["StdinOnce"],
         clients=tuple(client for client, _ in container.waiting),

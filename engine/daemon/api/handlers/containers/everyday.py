@@ -126,15 +126,15 @@ def wait(engine: DaemonParts, request: Request) -> None:
 def logs(engine: DaemonParts, request: Request) -> None:
     """GET /containers/{id}/logs: stream what the log driver has kept, and with `follow` the lines to come."""
     container = _container(engine, request)
-    query = _log_query(container, request)
-    reading.check(container, query)
+    query = _log_query(engine, container, request)
+    reading.check(engine, container, query)
     follow = request.query.flag("follow")
     with request.stream(200, _stream_type(container, request)) as stream:
         chunked = stream.raw_chunks
         reading.send(engine, container, stream.fileno(), query, follow, chunked, request.query.flag("details"))
 
 
-def _log_query(container: Container, request: Request) -> LogQuery:
+def _log_query(engine: DaemonParts, container: Container, request: Request) -> LogQuery:
     query = request.query
     return LogQuery(
         stdout=query.flag("stdout"),
@@ -143,7 +143,7 @@ def _log_query(container: Container, request: Request) -> LogQuery:
         until_ns=query.timestamp("until") or 0,
         tail=_tail(query.text("tail")),
         timestamps=query.flag("timestamps"),
-        prefix=reading.prefix(container) if query.flag("details") else b"",
+        prefix=reading.prefix(engine, container) if query.flag("details") else b"",
         tty=container.config["Tty"],
     )
 
