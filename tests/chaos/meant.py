@@ -64,13 +64,14 @@ ROWS = (
     Row(500, r"POST /networks/{id}/disconnect", r" is not connected to ", "269"),
     Row(500, _CREATE, r"^invalid volume specification: |^invalid mode: ", "43, 44"),
     Row(500, _CREATE, r"^invalid --security-opt ", "60"),
-    Row(500, _CREATE, r"^--storage-opt is supported only for overlay over xfs", "a plain error"),
     Row(500, _CREATE, r"^the volumes of the container cannot be filled: file name too long", "lstat(2) in the image"),
     Row(500, r"POST /volumes/create", r"error while creating volume path: file name too long", "mkdir(2)"),
     Row(500, _START, r"^(joining|stat|error gathering device information|could not select device driver) ", "41, 62"),
     Row(
         500, _START, r"^(error mounting|hostname: invalid argument|protect: |wrong rlimit value|sysctl )", "55, 66, 74"
     ),
+    Row(500, _START, r"^failed to join PID namespace: ", "a container that does not run"),
+    Row(500, _START, r"^cannot access path ", "a subpath that is not there"),
     Row(500, _START, r"^(unable to find (user|group) |uids and gids must be in range)", "93"),
     Row(
         500, _START, r"^failed to create task for container: failed to initialize logging driver: ", "values of options"
@@ -80,6 +81,12 @@ ROWS = (
         _START + r"|POST /containers/{id}/update",
         r"cgroup .*: (Invalid argument|Permission denied)$",
         "the kernel's word",
+    ),
+    Row(
+        500,
+        r"POST /containers/{id}/update",
+        r"^Cannot update container .*: (stat .*|.* is not a block device)$",
+        "the pace of a device that is not there",
     ),
 )
 
