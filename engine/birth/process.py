@@ -96,9 +96,9 @@ class Process:
         if self.sandbox.tty:
             with socket.socket(fileno=os.dup(self.report)) as channel:
                 socket.send_fds(channel, [protocol.TERMINAL], [master])
-            _place((slave, slave, slave))
+            place((slave, slave, slave))
         else:
-            _place(self.stdio or (0, 1, 2))
+            place(self.stdio or (0, 1, 2))
         for fd in (0, 1, 2):
             _adopt(fd, self.identity.uid)
 
@@ -197,7 +197,7 @@ def seclude() -> None:
             raise
 
 
-def _place(wanted: tuple[int, int, int]) -> None:
+def place(wanted: tuple[int, int, int]) -> None:
     """Make these descriptors 0, 1 and 2, whatever order and numbers they have."""
     copies = [os.dup(fd) if fd < 3 else fd for fd in wanted]
     for target, fd in enumerate(copies):

@@ -32,7 +32,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ROOTS = {"data": 0o700, "exec": 0o711}
 _PRIVATE = {
     "data": ("blobs", "buildmounts", "containers", "contexts", "history", "layers", "tmp", "volumes"),
-    "exec": ("containers", "given", "stage"),
+    "exec": ("containers", "given", "runtimes", "stage"),
 }
 _DATABASE = "engine.db"
 # What dockerd has in its data root, and this engine does not.

@@ -20,7 +20,7 @@ from engine.kernel import outside, userns
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, natural
 from engine.sandbox.cgroups.hierarchy import Cgroups
-from engine.settings import whose
+from engine.settings import runtimes, whose
 from engine.settings.every import VERSION, Settings
 
 if TYPE_CHECKING:  # loaded by a daemon of a user's own
@@ -46,8 +46,6 @@ else:
     choice = late("engine.daemon.network.drivers.choice")
 
 INDEX_SERVER = "https://index.docker.io/v1/"
-# the one name that HostConfig.Runtime may have; the engine itself does its work, there is no such program
-RUNTIME = "runc"
 FIREWALL = "nftables"
 
 _FORWARDING = "IPv4Forwarding"
@@ -129,8 +127,8 @@ def info(engine: DaemonParts) -> Object:
         "Labels": list(settings.labels),
         "ExperimentalBuild": settings.experimental,
         "ServerVersion": VERSION,
-        "Runtimes": {RUNTIME: {"path": ""}},
-        "DefaultRuntime": RUNTIME,
+        "Runtimes": _runtimes(settings),
+        "DefaultRuntime": settings.default_runtime,
         "Swarm": {
             "NodeID": "",
             "NodeAddr": "",
@@ -153,6 +151,14 @@ def info(engine: DaemonParts) -> Object:
         "Containerd": None,
         "Warnings": _warnings(abilities, engine.cgroups, settings, no_firewall) + wrong,
     }
+
+
+def _runtimes(settings: Settings) -> Object:
+    """Every runtime by its name; the engine itself is no program."""
+    shown: Object = {runtimes.STOCK: {"path": ""}}
+    for name, (program, *arguments) in runtimes.programs(settings.runtimes).items():
+        shown[name] = {"path": program, **({"runtimeArgs": arguments} if arguments else {})}
+    return shown
 
 
 def _has_cdi(settings: Settings) -> bool:

@@ -16,6 +16,7 @@ from engine.birth import init
 from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls, title
+from engine.late import TYPE_CHECKING, late
 from engine.logs.openlog import OpenLog
 from engine.logs.target import LogTarget
 from engine.monitor import logs
@@ -24,6 +25,11 @@ from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
 from engine.wire.schema import Failed, Message, NamespacesReady, Proceed, Start, Started, Warned
+
+if TYPE_CHECKING:  # loaded by the child that calls another runtime
+    from engine.birth import viaruntime
+else:
+    viaruntime = late("engine.birth.viaruntime")
 
 STDOUT, STDERR = 1, 2
 _LOST = 125
@@ -191,6 +197,8 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
             handshake.refuse(Failed("log", error.errno or 0, text, logs.NOT_TRIED))
             return None
         launched = handshake.run()
+        if not start.own_pids and not start.pids:
+            syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 0)
         if launched is not None:
             launched.log = log
         return launched
@@ -199,6 +207,9 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
 def _fork_init(start: Start, streams: Streams) -> Spare:
     """Fork an init without preparation: it begins with its sandbox."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    if not start.own_pids and not start.pids:
+        # Where another runtime makes process 1, that is to become a child of this process, and so of the monitor.
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     if start.own_pids:
         syscalls.unshare(syscalls.CLONE_NEWPID)
     elif start.pids:
@@ -208,7 +219,8 @@ def _fork_init(start: Start, streams: Streams) -> Spare:
         try:
             ours.close()
             title.become("init")
-            init.run(packed.unpack(start.sandbox), streams.stdio, theirs.detach())
+            wanted = packed.unpack(start.sandbox)
+            (viaruntime if wanted.runtime else init).run(wanted, streams.stdio, theirs.detach())
         finally:
             os._exit(_LOST)
     theirs.close()
@@ -241,6 +253,7 @@ class _Handshake:
         self._pidfd = pidfd
         self._streams = streams
         self._terminal = self._mounts = -1
+        self._caller = 0  # the child that has called another runtime, which has made process 1
         self._proceeded = False
         self._warnings: list[str] = []
 
@@ -270,11 +283,24 @@ class _Handshake:
 
     def _take(self, said: report.Ready | report.Terminal | report.Warned, passed: list[int]) -> None:
         if isinstance(said, report.Ready):
+            if said.pid:
+                self._take_born(said.pid)
             self._ready()
         elif isinstance(said, report.Terminal):
             self._terminal = passed[0]
         else:
             self._warnings.append(said.text)
+
+    def _take_born(self, pid: int) -> None:
+        """Go on with the process 1 that a runtime has made. Raises SystemFailure for one that is not this monitor's."""
+        started, descriptor = syscalls.process_start(pid), os.pidfd_open(pid)
+        with open(f"/proc/{pid}/stat") as file:
+            parent = int(file.read().rpartition(")")[2].split()[1])
+        if parent != os.getpid():
+            os.close(descriptor)
+            raise SystemFailure(f"the runtime has left process {pid} to process {parent}, and not to the monitor")
+        os.close(self._pidfd)
+        self._caller, self._pid, self._pid_start, self._pidfd = self._pid, pid, started, descriptor
 
     def _ready(self) -> None:
         self._mounts = os.open(f"/proc/{self._pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -301,6 +327,8 @@ class _Handshake:
             pass  # the daemon has died: the link's end of file says the same, and `run` acts on that
 
     def _started(self) -> Launched:
+        if self._caller:
+            os.waitpid(self._caller, 0)
         warnings = tuple(self._warnings)
         started = Started(self._pid, self._pid_start, time.time_ns(), warnings, keeps_waiters=True, wakes=True)
         self._tell(started)
@@ -317,7 +345,7 @@ class _Handshake:
         )
 
     def _failed(self, failure: report.Failure) -> None:
-        os.waitpid(self._pid, 0)
+        os.waitpid(self._caller or self._pid, 0)
         self._tell(Failed(failure.step, failure.errno, failure.text, failure.status))
 
     def refuse(self, failure: Failed) -> None:
@@ -327,4 +355,6 @@ class _Handshake:
 
     def _abandon(self) -> None:
         signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
+        if self._caller:
+            self._reports.close()  # it sees the end, and has the runtime forget the container
+        os.waitpid(self._caller or self._pid, 0)

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable
 
 from engine import origin
+from engine.annotating import Any
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.kernel.syscalls import machine as running_machine
@@ -145,6 +146,40 @@ def _compile_text(text: str, capabilities: frozenset[str]) -> bytes:
 @functools.lru_cache(maxsize=8)
 def _default_profile(capabilities: frozenset[str]) -> bytes:
     return compile_profile(read(_data("seccomp_default.json")), capabilities)
+
+
+def described(profile: str, capabilities: Iterable[str]) -> dict[str, Any] | None:
+    """A profile as the OCI runtime specification has it: the rules that apply here to a container with these
+    capabilities.
+
+    profile: `builtin`, `unconfined` or a profile's text; None for no filter
+    """
+    if profile == "unconfined":
+        return None
+    machine = running_machine()
+    read_ = read(_data("seccomp_default.json") if profile == "builtin" else profile)
+    held = frozenset(capabilities)
+    rules = [rule for rule in read_.rules if _applies(rule, held, machine)]
+    found: dict[str, Any] = {
+        "defaultAction": read_.action,
+        "architectures": _architectures(read_, machine),
+        "syscalls": [_described_rule(rule) for rule in rules],
+    }
+    if read_.errno is not None:
+        found["defaultErrnoRet"] = read_.errno
+    return found
+
+
+def _described_rule(rule: Rule) -> dict[str, Any]:
+    found: dict[str, Any] = {"names": list(rule.names), "action": rule.action}
+    if rule.errno is not None:
+        found["errnoRet"] = rule.errno
+    if rule.conditions:
+        found["args"] = [
+            {"index": each.index, "value": each.value, "valueTwo": each.second, "op": each.operator}
+            for each in rule.conditions
+        ]
+    return found
 
 
 def compile_profile(profile: Profile, capabilities: Iterable[str], machine: str | None = None) -> bytes:

@@ -140,6 +140,9 @@ class Sandbox:
         namespace was entered by init's parent before the fork
     apparmor: the profile to run under; empty for the one the engine runs under
     label: the SELinux label of its processes; empty for the one that the policy gives them
+    runtime: of a container that another OCI runtime makes: host path of the directory for its bundle, host path of the
+        runtime's program, and that program's first arguments; empty for one that this engine makes
+    config: then the runtime's config.json, without the user (see `birth.viaruntime`)
     cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see `sandbox.cgroups`);
         empty when another process moves it, or none does
     """
@@ -173,3 +176,5 @@ class Sandbox:
     apparmor: str = ""
     seccomp_flags: int = 0
     label: str = ""
+    runtime: tuple[str, ...] = ()
+    config: str = ""

@@ -45,30 +45,6 @@ def _nri_of_file(value: object) -> str:
     return "true" if value.get("enable") else "false"
 
 
-def _runtime(text: str) -> str:
-    name, equals, path = (part.strip() for part in text.partition("="))
-    if not (equals and name and path):
-        raise Invalid(f"invalid runtime argument: {text}")
-    if name.lower() == _STOCK_RUNTIME:
-        raise Invalid(f"runtime name '{_STOCK_RUNTIME}' is reserved")
-    return f"{name.lower()}={path}"
-
-
-def _runtimes_of_file(value: object) -> tuple[str, ...]:
-    """Runtimes from daemon.json, which has an object: {"crun": {"path": "/usr/bin/crun", "runtimeArgs": []}}."""
-    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
-        raise Invalid(f"expected an object of objects, got {json.dumps(value)}")
-    return tuple(
-        _runtime(f"{name}={each.get('path') or each.get('runtimeType') or ''}") for name, each in value.items()
-    )
-
-
-def _default_runtime(text: str) -> str:
-    if text not in ("", *_OWN_RUNTIMES):
-        raise Invalid(f"this engine runs containers itself, and no program named {text} in its place")
-    return text
-
-
 def _storage_option(text: str) -> str:
     name, equals, _ = text.partition("=")
     name = name.strip().lower()
@@ -101,9 +77,6 @@ def _is_unset(value: Value) -> bool:
     return not value
 
 
-_STOCK_RUNTIME = "runc"
-_OWN_RUNTIMES = (_STOCK_RUNTIME, "io.containerd.runc.v2", "engine")
-"""The names that all mean this engine."""
 _NO_CONTAINERD = "this engine runs containers itself, without containerd"
 _NO_SWARM = "this engine is in no swarm"
 _NO_BUDGET = (
@@ -119,27 +92,6 @@ _WITHOUT = (
         _flag("cri-containerd", "Refused: there is no containerd that a kubelet could use"),
         refusal="there is no containerd that a kubelet could use",
         harmless=_is_unset,
-    ),
-    Without(
-        Option(
-            "add-runtime",
-            "Nothing: this engine runs containers itself; one that asks for another runtime is refused; repeatable",
-            kind="list",
-            check=_runtime,
-            default=(),
-            value="runtime",
-            key="runtimes",
-        ),
-        "this engine runs containers itself, and refuses those that ask for another runtime",
-    ),
-    Without(
-        Option(
-            "default-runtime",
-            "Nothing: this engine runs containers itself; any other runtime than runc is refused",
-            check=_default_runtime,
-            value="name",
-            key="default-runtime",
-        )
     ),
     Without(_text("swarm-default-advertise-addr", f"Nothing: {_NO_SWARM}", "address"), _NO_SWARM),
     Without(
@@ -237,7 +189,7 @@ _WITHOUT = (
     ),
 )
 OPTIONS = tuple(each.option for each in _WITHOUT)
-FILE_READERS: dict[str, Callable[[object], Value]] = {"nri-opts": _nri_of_file, "runtimes": _runtimes_of_file}
+FILE_READERS: dict[str, Callable[[object], Value]] = {"nri-opts": _nri_of_file}
 
 
 def notes_on(told: Given) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from engine.settings import (
     extensions,
     listening,
     network,
+    runtimes,
     storagedriver,
     transfers,
     whose,
@@ -53,6 +54,7 @@ class Settings:
     storage_driver: a name of dockerd's, empty for what the data root has or can have
     bridge_accept_fwmark: `MARK[/MASK]`, or empty
     default_shm_size: bytes; default_stop_timeout: seconds
+    runtimes: see `runtimes.programs`
     cdi_spec_dirs: absolute paths, none where there are to be no such devices
     seccomp_profile: a path, `builtin` or `unconfined`
     exec_opts: `name=value` each, see `cgroups`; cgroup_parent: of containers that name none, empty for the cgroup
@@ -114,6 +116,8 @@ class Settings:
     seccomp_profile: str
     cdi_spec_dirs: tuple[str, ...]
     selinux_enabled: bool
+    runtimes: tuple[str, ...]
+    default_runtime: str
     exec_opts: tuple[str, ...]
     cgroup_parent: str
     idle_exit: int
@@ -208,6 +212,7 @@ OPTIONS = (
         key="shutdown-timeout",
     ),
     *defaults.OPTIONS,
+    *runtimes.OPTIONS,
     *cgroups.OPTIONS,
     *asleep.OPTIONS,
     *network.OPTIONS,
@@ -223,6 +228,7 @@ _FILE_READERS: configfile.Readers = {
     **defaults.FILE_READERS,
     **network.FILE_READERS,
     **builder.FILE_READERS,
+    **runtimes.FILE_READERS,
     **elsewhere.FILE_READERS,
 }
 
@@ -273,6 +279,8 @@ def from_arguments(
     cdi = advertised.has_feature(given_texts(values, "features"), "cdi", default=True)
     values["cdi-spec-dirs"] = tuple(filter(None, given_texts(values, "cdi-spec-dirs"))) if cdi else ()
     values["labels"] = advertised.check_labels(given_texts(values, "labels"))
+    values["runtimes"] = (*given_texts(of_file, "runtimes"), *given_texts(given, "add-runtime"))
+    runtimes.check(given_texts(values, "runtimes"), given_text(values, "default-runtime"))
     network.check_together(values)
     unguarded = listening.complete(values, told, environ, name)
     notes = elsewhere.notes_on({each.name: told[each.key] for each in elsewhere.OPTIONS if each.key in told} | given)

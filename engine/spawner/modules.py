@@ -21,6 +21,7 @@ MODULES = (
     "engine.asking.dial",
     "engine.asking.exchange",
     "engine.asking.secure",
+    "engine.birth.viaruntime",
     "engine.kernel.gathered",
     "engine.kernel.inotify",
     "engine.kernel.netlink.nftexpressions",

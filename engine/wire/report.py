@@ -3,6 +3,7 @@
 One SOCK_SEQPACKET socketpair, close-on-exec on both ends, lives from the fork to execve:
 
     init    -> monitor   N                   its namespaces exist; the daemon may connect cgroup and network
+    init    -> monitor   N + pid             the same, of a process 1 that another runtime has made
     monitor -> init      P                   proceed; an end of file instead means: give up
     init    -> monitor   T + SCM_RIGHTS      the master of the container's terminal (only with `Sandbox.tty`)
     init    -> monitor   W + text            this host cannot provide something asked for; the container runs without
@@ -40,7 +41,9 @@ LARGEST = 8192
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """N: the namespaces exist."""
+    """N: the namespaces exist. pid: of process 1 where another runtime has made it, else 0, which means init itself"""
+
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def decode(datagram: bytes) -> Report:
     """
     kind, rest = datagram[:1], datagram[1:]
     if kind == READY:
-        return Ready()
+        return Ready(int(rest or b"0"))
     if kind == TERMINAL:
         return Terminal()
     if kind == b"W":

@@ -188,6 +188,7 @@ def defaults(settings: Settings) -> HostConfig:
         "IpcMode": settings.default_ipc_mode,
         "CgroupnsMode": settings.default_cgroupns_mode,
         "ShmSize": settings.default_shm_size,
+        "Runtime": settings.default_runtime,
     }
 
 

@@ -49,6 +49,11 @@ def lent(exec_root: str) -> str:
     return os.path.join(exec_root, "volumes")
 
 
+def bundle(exec_root: str, container_id: str) -> str:
+    """The directory of what another OCI runtime needs for a run of this container; a short one, for its sockets."""
+    return os.path.join(exec_root, "runtimes", container_id[:12])
+
+
 def given(exec_root: str) -> str:
     """The directory of what clients give to the steps of builds that run now."""
     return os.path.join(exec_root, "given")

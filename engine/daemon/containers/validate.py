@@ -5,6 +5,7 @@ allows and this engine does not have yet is refused by `unbuilt`.
 """
 
 import socket
+from collections.abc import Iterable
 
 from engine.annotating import Final, Literal
 from engine.daemon.containers.mounts import requests
@@ -15,6 +16,7 @@ from engine.daemon.signals import parse_signal
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, size, span
 from engine.sandbox import capabilities
+from engine.settings.runtimes import OWN
 
 _Mode = Literal["IpcMode", "PidMode", "UTSMode", "UsernsMode", "CgroupnsMode"]
 _MILLISECOND = 1_000_000
@@ -28,8 +30,6 @@ _SHOWN = frozenset({"Annotations", "ContainerIDFile"})
 _IN_LINES: Final = ("Hostname", "Domainname")
 _IN_LINES_OF_HOST: Final = ("Dns", "DnsSearch", "DnsOptions", "ExtraHosts", "Links")
 _RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
-# The names of docker's own runtime and of this engine. All of them mean this engine, which is no other program's shim.
-_RUNTIMES = frozenset({"runc", "io.containerd.runc.v2", "engine"})
 _NO_QUOTA = (
     "The storage driver does not limit the size of a container's files. The size of --storage-opt is only shown."
 )
@@ -45,16 +45,16 @@ _MODES: tuple[tuple[_Mode, frozenset[str], bool, str], ...] = (
 )
 
 
-def check(config: Config, host_config: HostConfig) -> list[str]:
+def check(config: Config, host_config: HostConfig, runtimes: Iterable[str] = ()) -> list[str]:
     """Raise Invalid for the first thing that dockerd would refuse before it looks for the image; return warnings.
 
-    Both dicts are complete (see `config`); `config` is not merged with the image's yet.
+    Both dicts are complete (see `config`); `config` is not merged with the image's yet. runtimes: names of others
     """
     _check_config(config)
     _check_host_config(host_config)
     warnings = resources.check(host_config)
     _check_modes(host_config)
-    if host_config["Runtime"] not in _RUNTIMES:
+    if host_config["Runtime"] not in (*OWN, *runtimes):
         raise Invalid(f"unknown or invalid runtime name: {host_config['Runtime']}")
     requests.check_tmpfs(host_config["Tmpfs"] or {})
     _check_network_mode(config, host_config)

@@ -15,7 +15,6 @@ def made(*arguments):
     [
         ["--containerd=/c"],
         ["--containerd-namespace=n"],
-        ["--add-runtime=crun=/usr/bin/crun"],
         ["--containerd-plugins-namespace=n"],
         ["--swarm-default-advertise-addr=eth0"],
         ["--network-control-plane-mtu=1400"],
@@ -63,27 +62,6 @@ def test_nri_is_read_from_the_file_too(tmp_path):
         every.from_arguments(["--config-file", str(path)], {}, 0)
     with pytest.raises(Invalid, match="unexpected key 'x' in 'x=1'"):
         made("--nri-opts", "x=1")
-
-
-def test_runtimes_of_the_file_and_of_the_command_line_are_taken_together(tmp_path):
-    path = tmp_path / "daemon.json"
-    path.write_text('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "runtimeArgs": []}}}')
-    (note,) = every.from_arguments(["--config-file", str(path), "--add-runtime", "a=/b"], {}, 0).notes
-    assert "refuses those that ask for another runtime" in note
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--add-runtime", "x"], "invalid runtime argument: x"),
-        (["--add-runtime", "RunC=/x"], "runtime name 'runc' is reserved"),
-        (["--default-runtime", "crun"], "runs containers itself, and no program named crun in its place"),
-    ],
-)
-def test_a_runtime_that_cannot_be_is_refused(arguments, text):
-    with pytest.raises(Invalid, match=text):
-        made(*arguments)
-    assert made("--default-runtime", "runc").notes == ()
 
 
 def test_each_says_in_its_help_what_becomes_of_it():

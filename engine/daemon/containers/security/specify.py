@@ -27,10 +27,19 @@ from engine.daemon.containers.security import (
 from engine.daemon.parts import ContentParts, OutputParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import replace
+from engine.errors import NotBuilt
+from engine.kernel import userns
 from engine.late import TYPE_CHECKING, late
 from engine.logs.target import LogTarget
 from engine.sandbox import capabilities, limits, selinux, sysctls
 from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
+from engine.settings.runtimes import OWN, programs
+
+if TYPE_CHECKING:  # loaded by the first container that asks for another runtime
+    from engine.daemon.containers.security import ociconfig, runtimeprogram
+else:
+    runtimeprogram = late("engine.daemon.containers.security.runtimeprogram")
+    ociconfig = late("engine.daemon.containers.security.ociconfig")
 
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
@@ -97,7 +106,29 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
             mounts=(*made.mounts, *injected.mounts),
             groups=(*made.groups, *injected.groups),
         )
-    return lacking.confined(engine.cgroups, host_config, made)
+    made = lacking.confined(engine.cgroups, host_config, made)
+    if host_config["Runtime"] in OWN:
+        return made
+    return _by_runtime(engine, container, made)
+
+
+def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox) -> Sandbox:
+    """The sandbox for another OCI runtime: its config, and the mounts that are made before it is called.
+
+    Raises SystemFailure for a runtime whose program is not there.
+    """
+    name = container.host_config["Runtime"]
+    program, *arguments = programs(engine.settings.runtimes).get(name) or ("",)
+    if not userns.is_hosts():
+        raise NotBuilt("another runtime than runc is not built for a daemon of a user's own")
+    place = paths.bundle(engine.settings.exec_root, container.id)
+    profile = walls.profile_of(container.host_config, profilefile.text(engine.settings.seccomp_profile))
+    return replace(
+        made,
+        mounts=ociconfig.divided(made)[0],
+        runtime=(place, runtimeprogram.found(name, program), *arguments),
+        config=ociconfig.text(made, profile, os.path.basename(place)),
+    )
 
 
 def process_of(engine: ProcessParts, container: Container) -> Sandbox:

@@ -174,7 +174,7 @@ def filter_of(host_config: HostConfig, held: tuple[str, ...], default: str = _BU
 
     default: the daemon's profile for containers that name none: `builtin`, `unconfined`, or a profile's text
     """
-    profile = _profile(host_config, default)
+    profile = profile_of(host_config, default)
     if profile == _UNCONFINED:
         return b""
     return seccomp.default_profile(held) if profile == _BUILTIN else seccomp.compile_text(profile, held)
@@ -182,11 +182,12 @@ def filter_of(host_config: HostConfig, held: tuple[str, ...], default: str = _BU
 
 def filter_flags_of(host_config: HostConfig, default: str = _BUILTIN) -> int:
     """The seccomp flags (SECCOMP_FILTER_FLAG_*) of the filter of `filter_of`."""
-    profile = _profile(host_config, default)
+    profile = profile_of(host_config, default)
     return 0 if profile in (_UNCONFINED, _BUILTIN) else seccomp.flags_of_text(profile)
 
 
-def _profile(host_config: HostConfig, default: str) -> str:
+def profile_of(host_config: HostConfig, default: str) -> str:
+    """The seccomp profile: `builtin`, `unconfined`, or a text. default: see `filter_of`"""
     return security(host_config["SecurityOpt"]).seccomp or (_UNCONFINED if host_config["Privileged"] else default)
 
 

@@ -31,6 +31,7 @@ from engine.daemon.tar.trees import remove_path
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.late import TYPE_CHECKING, late
+from engine.settings.runtimes import programs
 
 if TYPE_CHECKING:  # loaded for the few containers that have links
     from engine.daemon.containers.endpoints import legacylinks
@@ -84,7 +85,7 @@ def create(
         raise Invalid("config cannot be empty in order to create a container")
     config = settings.container_config(body)
     host_config = settings.host_config(body.get("HostConfig") or {}, settings.defaults(engine.settings))
-    warnings = validate.check(config, host_config)
+    warnings = validate.check(config, host_config, programs(engine.settings.runtimes))
     warnings += resources.discard(host_config, engine.cgroups)
     warnings += lacking.discard(engine.cgroups, host_config)
     cgroupparent.check(host_config["CgroupParent"], engine.cgroups.driver)

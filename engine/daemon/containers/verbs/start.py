@@ -23,9 +23,11 @@ from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, StartFailure
+from engine.daemon.tar.trees import remove_path
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import stage
+from engine.settings.runtimes import OWN
 from engine.wire import packed
 from engine.wire.schema import Start, Started
 
@@ -119,8 +121,8 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
     attach.let_go(container)
     request = Start(
         sandbox=packed.pack(wanted),
-        own_pids="pid" in wanted.namespaces,
-        pids=next((each[1:] for each in wanted.joined if each[0] == "pid"), ()),
+        own_pids="pid" in wanted.namespaces and not wanted.runtime,
+        pids=() if wanted.runtime else next((each[1:] for each in wanted.joined if each[0] == "pid"), ()),
         tty=wanted.tty,
         exec_dir=where.exec_dir,
         log=specify.log_of(engine, container, where),
@@ -154,7 +156,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
 
     try:
         try:
-            return ask(ordinary=stage.suits(wanted) and request.log.forward is None)
+            return ask(ordinary=stage.suits(wanted) and not wanted.runtime and request.log.forward is None)
         except MonitorLost as error:
             # A program may have killed the spare that took the request, so the start is made once more, and not by a
             # spare.
@@ -234,6 +236,9 @@ def clear_run(engine: ContainerParts, container: Container, where: paths.Paths, 
     clear_cgroups(engine, container)
     if lent:
         borrowing.end(engine, container.id)
+    if container.host_config["Runtime"] not in OWN:
+        with contextlib.suppress(FileNotFoundError):  # the start failed before its bundle was made
+            remove_path(paths.bundle(engine.settings.exec_root, container.id))
     with contextlib.suppress(FileNotFoundError):  # the start failed before the directory was made
         for left in reversed(range(_LAST_WORDS)):
             for name in os.listdir(where.exec_dir):

@@ -18,6 +18,7 @@ from engine.kernel import syscalls
 from engine.sandbox.spec import Limits
 from engine.wire import packed
 from engine.wire.schema import Start, Started
+from tests.harness import parts
 from tests.unit.containers.fakes import FakeCgroups, make_engine
 
 
@@ -40,7 +41,7 @@ def test_last_words_that_come_while_a_run_is_cleared_away_go_too(where: Paths, m
         remove(path)
 
     monkeypatch.setattr(os, "rmdir", late)
-    start.clear_run(None, None, where, lent=False)
+    start.clear_run(None, parts.container(), where, lent=False)
     assert not os.path.exists(where.exec_dir)
 
 
@@ -48,7 +49,7 @@ def test_one_who_never_stops_speaking_is_told_of(where: Paths, monkeypatch: pyte
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: listed(path)[:-1])
     with pytest.raises(OSError, match="not empty"):
-        start.clear_run(None, None, where, lent=False)
+        start.clear_run(None, parts.container(), where, lent=False)
 
 
 class Links:
