@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from engine.daemon import loglines
 from engine.daemon.parts import DaemonParts
+from engine.daemon.plugins.activation import AUTHORIZATION
 from engine.dataclass import replace
 from engine.errors import EngineError
 from engine.settings.every import Settings
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 CHANGEABLE = (
     *("debug", "insecure_registries", "registry_mirrors", "labels", "features", "live_restore", "shutdown_timeout"),
     *("max_concurrent_downloads", "max_concurrent_uploads", "max_download_attempts"),
+    "authorization_plugins",
     *("default_cgroupns_mode", "default_ipc_mode", "default_shm_size", "default_stop_timeout"),
 )
 """The settings that dockerd reloads too and that this daemon looks up at each use, so that a change takes effect."""
@@ -32,6 +34,8 @@ def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:
     """
     try:
         found = read()
+        for name in found.authorization_plugins:
+            engine.plugins.get(name, AUTHORIZATION)
     except EngineError as error:
         log.error("the configuration could not be reloaded: %s", error)
         return

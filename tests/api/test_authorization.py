@@ -2,6 +2,8 @@
 
 import base64
 import json
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,3 +223,21 @@ def test_a_daemon_does_not_start_without_its_plugin(world, tmp_path_factory: pyt
     with pytest.raises(AssertionError, match=r"the daemon ended with 1"):
         daemon.start()
     assert 'error validating authorization plugin: plugin "none" not found' in daemon.log
+
+
+def test_a_reload_changes_who_is_asked(world, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """From nobody to a plugin, and back."""
+    directory, file = tmp_path_factory.mktemp("r"), tmp_path / "daemon.json"
+    file.write_text("{}")
+    with Judge().serving(directory / "first.sock") as plugin:
+        daemon = world.daemon(["--config-file", str(file), "--plugin-dir", str(directory)]).start()
+        plugin.methods[ASKED] = lambda _: {"Allow": False, "Msg": "no"}
+        for names, status in ((["first"], 403), ([], 200)):
+            file.write_text(json.dumps({"authorization-plugins": names}))
+            daemon.process.send_signal(signal.SIGHUP)
+            for _ in range(500):
+                if daemon.request("GET", "/volumes").status == status:
+                    break
+                time.sleep(0.02)
+            assert daemon.request("GET", "/volumes").status == status
+        daemon.stop()

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from engine.daemon import reload
+from engine.daemon.plugins.activation import Plugins
 from engine.daemon.runtime.events import Events
 from engine.dataclass import fields, replace
 from engine.errors import Invalid
@@ -51,3 +52,10 @@ def test_a_configuration_that_cannot_be_read_changes_nothing(engine, caplog):
 
 def test_every_changeable_setting_is_one():
     assert set(reload.CHANGEABLE) <= {each.name for each in fields(every.Settings)}
+
+
+def test_an_authorization_plugin_that_is_not_there_is_not_taken_over(engine, caplog):
+    before, engine.plugins = engine.settings, Plugins(())
+    reload.reload(engine, lambda: replace(before, debug=True, authorization_plugins=("none",)))
+    assert engine.settings is before
+    assert 'the configuration could not be reloaded: plugin "none" not found' in caplog.text

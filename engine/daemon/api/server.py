@@ -7,9 +7,11 @@ The daemon's main thread makes and stops it.
 from engine.daemon import measured
 from engine.daemon.api import versions
 from engine.daemon.api.acceptor import Acceptor
+from engine.daemon.api.answers import Response
 from engine.daemon.api.connection import Application
 from engine.daemon.api.dispatch import Dispatcher
 from engine.daemon.api.listeners import open_listeners, open_metrics
+from engine.daemon.api.request import Request
 from engine.daemon.api.routes import ROUTES
 from engine.daemon.parts import DaemonParts
 from engine.late import TYPE_CHECKING, late
@@ -26,11 +28,9 @@ class Servers(Acceptor):
 
     def __init__(self, engine: DaemonParts):
         versions.declare(engine.settings.experimental, engine.settings.min_api_version)
-        application: Application = Dispatcher(engine, ROUTES)
         if names := engine.settings.authorization_plugins:
             authorization.check(engine.plugins, names)
-            application = authorization.Authorized(application, engine.plugins, names)
-        super().__init__(open_listeners(engine.settings), application)
+        super().__init__(open_listeners(engine.settings), _guarded(engine, Dispatcher(engine, ROUTES)))
         self._metrics: Acceptor | None = None
         if engine.settings.metrics_addr:
             measured.begin()
@@ -47,3 +47,15 @@ class Servers(Acceptor):
         if self._metrics is not None:
             self._metrics.stop(0.0)
         super().stop(seconds)
+
+
+def _guarded(engine: DaemonParts, serve: Application) -> Application:
+    """Asks the authorization plugins first, while the settings name any; a reload may change them."""
+
+    def guarded(request: Request) -> Response | None:
+        names = engine.settings.authorization_plugins
+        if not names:
+            return serve(request)
+        return authorization.Authorized(serve, engine.plugins, names)(request)
+
+    return guarded
