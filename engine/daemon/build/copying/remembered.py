@@ -14,37 +14,44 @@ import time
 
 log = logging.getLogger(__name__)
 
-_ENTRY = struct.Struct("<QQqq32s")
+_KEY = struct.Struct("<QQqq")  # inode, size, time of the contents, time of the inode
+_DIGEST = 32
+_ENTRY = _KEY.size + _DIGEST
 _MARK = b"engine digests 1\n"
 _MOST = 64 << 20  # bytes of the file; of more files nothing is remembered
 _YOUNG_NS = 50_000_000
 
-Key = tuple[int, int, int, int]
-
 
 class Remembered:
-    """The digests of the regular files of one directory that have no extended attributes."""
+    """The digests of the regular files of one directory that have no extended attributes.
+
+    They stay packed, because a context may have a hundred thousand files.
+    """
 
     def __init__(self, path: str) -> None:
         """path: of the file; it is read now. One that is missing or torn has no digests."""
         self._path = path
-        self._known: dict[Key, bytes] = {}
-        self._met: dict[Key, bytes] = {}
+        self._known: dict[bytes, bytes] = {}
+        self._met: dict[bytes, bytes] = {}  # in this build; what is in here is no longer in `_known`
         self._changed = False
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             data = file.read(_MOST)
             body = data.removeprefix(_MARK)
-            if len(body) != len(data) and len(body) % _ENTRY.size == 0:
-                self._known = {entry[:4]: entry[4] for entry in _ENTRY.iter_unpack(body)}
+            if len(body) != len(data) and len(body) % _ENTRY == 0:
+                view, places = memoryview(body), range(0, len(body), _ENTRY)
+                key, whole = _KEY.size, _ENTRY
+                self._known = {bytes(view[at : at + key]): bytes(view[at + key : at + whole]) for at in places}
 
     def find(self, found: os.stat_result) -> bytes | None:
         """The sha256 of the contents of a file with this status, None where it is not known."""
         if not stat.S_ISREG(found.st_mode):
             return None
         key = _key(found)
-        digest = self._known.get(key) or self._met.get(key)
-        if digest is not None:
-            self._met[key] = digest
+        digest = self._met.get(key)
+        if digest is None:
+            digest = self._known.pop(key, None)
+            if digest is not None:
+                self._met[key] = digest
         return digest
 
     def learn(self, found: os.stat_result, digest: bytes) -> None:
@@ -57,16 +64,16 @@ class Remembered:
         """Write what was met in this build, if any of it is new. A disk that takes no more is logged: the next build
         reads the files again.
         """
-        if not self._changed or len(self._met) * _ENTRY.size > _MOST - len(_MARK):
+        if not self._changed or len(self._met) * _ENTRY > _MOST - len(_MARK):
             return
         try:
             with open(f"{self._path}.new", "wb") as file:
-                file.write(_MARK + b"".join(_ENTRY.pack(*key, digest) for key, digest in self._met.items()))
+                file.write(_MARK + b"".join(key + digest for key, digest in self._met.items()))
             os.rename(f"{self._path}.new", self._path)
         except OSError as error:
             log.warning("the digests of a context's files cannot be kept: %s", error)
         self._changed = False
 
 
-def _key(found: os.stat_result) -> Key:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def _key(found: os.stat_result) -> bytes:
+    return _KEY.pack(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
