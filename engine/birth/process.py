@@ -114,12 +114,7 @@ class Process:
             apparmor.change_on_exec(self.sandbox.apparmor)
         if self.sandbox.label:
             selinux.change_on_exec(self.sandbox.label)
-        _, permitted, _ = syscalls.capget()
-        granted = capabilities.mask(self.sandbox.capabilities)
-        missing = granted & ~permitted
-        if missing:
-            self.warn([f"this host does not have the capabilities {', '.join(capabilities.names(missing))}"])
-        keep = granted & permitted
+        keep = self.granted()
         capabilities.limit_bounding(keep, _LAST_CAPABILITY)
         if self.sandbox.seccomp and not self.sandbox.no_new_privileges:
             syscalls.seccomp_load(self.sandbox.seccomp, self.sandbox.seccomp_flags)
@@ -132,6 +127,15 @@ class Process:
         capabilities.set_own(keep)
         if self.sandbox.no_new_privileges:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+
+    def granted(self) -> int:
+        """The capabilities of the container that this host has, as a mask; the monitor is told of others."""
+        _, permitted, _ = syscalls.capget()
+        asked = capabilities.mask(self.sandbox.capabilities)
+        missing = asked & ~permitted
+        if missing:
+            self.warn([f"this host does not have the capabilities {', '.join(capabilities.names(missing))}"])
+        return asked & permitted
 
     def execute(self) -> None:
         path, arguments, variables = self.command()

@@ -22,7 +22,7 @@ from engine.errors import SystemFailure
 from engine.kernel import syscalls
 from engine.kernel.beneath import make_directories
 from engine.kernel.descriptors import close_on_exec
-from engine.sandbox import command, mounts, sources
+from engine.sandbox import capabilities, command, mounts, sources
 from engine.sandbox.spec import Mount, Sandbox
 from engine.wire import report as protocol
 
@@ -106,6 +106,8 @@ class _ViaRuntime(Process):
         process["user"] = {"uid": who.uid, "gid": who.gid, "additionalGids": list(who.groups)}
         if not any(each.startswith("HOME=") for each in self.sandbox.env):
             process["env"].append(f"HOME={who.home}")
+        held = list(capabilities.names(self.granted()))
+        process["capabilities"] = dict.fromkeys(process["capabilities"], held)
         with open(self.path(_CONFIG), "w") as file:
             json.dump(self.config, file)
 

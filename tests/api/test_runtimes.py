@@ -111,6 +111,44 @@ def test_it_has_networks_names_volumes_and_files(chosen: Daemon, runtime: str) -
     assert chosen.request("DELETE", "/volumes/vol").status == 204
 
 
+def test_its_other_options_are_obeyed(chosen: Daemon, runtime: str) -> None:
+    """Privileges, namespaces of the host and of others, a root that is only read, an init, devices, limits."""
+    mode = {"Privileged": True}
+    assert "CapEff:\t0000000000000000" not in chosen.shell("cat /proc/self/status", HostConfig=host(runtime, **mode))
+    host_pids = chosen.shell("readlink /proc/self/ns/pid", HostConfig=host(runtime, PidMode="host"))
+    assert host_pids == os.readlink(f"/proc/{chosen.pid}/ns/pid")
+    assert b"Read-only" in chosen.run("touch", "/x", HostConfig=host(runtime, ReadonlyRootfs=True)).stderr
+    limits = [{"Name": "nofile", "Soft": 77, "Hard": 78}]
+    assert chosen.shell("ulimit -n; ulimit -Hn", HostConfig=host(runtime, Ulimits=limits)).split() == ["77", "78"]
+    zero = [{"PathOnHost": "/dev/zero", "PathInContainer": "/dev/odd", "CgroupPermissions": "r"}]
+    assert chosen.shell("head -c2 /dev/odd | od -An -tx1", HostConfig=host(runtime, Devices=zero)) == "00 00"
+    first = chosen.create("sleep", "1000", HostConfig=host(runtime, IpcMode="none"))
+    chosen.begin(first)
+    joined = chosen.shell("ps", HostConfig=host(runtime, PidMode=f"container:{first}"))
+    assert "sleep 1000" in joined
+    shared = chosen.shell("readlink /proc/self/ns/net", HostConfig=host(runtime, NetworkMode=f"container:{first}"))
+    pid = chosen.inspect(first)["State"]["Pid"]
+    assert shared == os.readlink(f"/proc/{pid}/ns/net")
+    chosen.remove(first)
+    forwarding = host(runtime, Sysctls={"net.ipv4.ip_forward": "1"})
+    assert chosen.shell("cat /proc/sys/net/ipv4/ip_forward", HostConfig=forwarding) == "1"
+
+
+def test_its_restart_policy_and_its_health_checks_are_obeyed(chosen: Daemon, runtime: str) -> None:
+    policy = {"Name": "on-failure", "MaximumRetryCount": 2}
+    one = chosen.create("sh", "-c", "echo run; exit 1", HostConfig=host(runtime, RestartPolicy=policy))
+    chosen.begin(one)
+    until(lambda: chosen.inspect(one)["State"]["Status"] == "exited" and chosen.inspect(one)["RestartCount"] == 2)
+    assert chosen.logs(one).count(b"run\n") == 3
+    chosen.remove(one)
+    check = {"Test": ["CMD", "true"], "Interval": 10**8}
+    one = chosen.create("sleep", "1000", Healthcheck=check, HostConfig=host(runtime))
+    chosen.begin(one)
+    until(lambda: chosen.inspect(one)["State"]["Health"]["Status"] == "healthy")
+    chosen.remove(one)
+    assert nothing_left(chosen)
+
+
 def test_a_terminal_is_one(chosen: Daemon, runtime: str) -> None:
     asked = host(runtime, ConsoleSize=[30, 90])
     output = chosen.run("sh", "-c", "test -t 0 && tty; stty size", Tty=True, HostConfig=asked)
