@@ -107,6 +107,11 @@ REFUSED_AT_START = [
         driver("json-file", compress="true"),
         "compress cannot be true when max-file is less than 2 or max-size is not set",
     ),
+    (driver("local", compress="true", max_file="1"), "compression cannot be enabled when max file count is 1"),
+    (
+        driver("local", compress="maybe"),
+        'error reading compress log option: strconv.ParseBool: parsing "maybe": invalid syntax',
+    ),
     (driver("local", max_size="bogus"), "invalid value for max-size: bogus: invalid size: 'bogus'"),
     (driver("local", max_file="x"), 'invalid value for max-file: x: strconv.Atoi: parsing "x": invalid syntax'),
     (
@@ -157,13 +162,41 @@ def test_start_refuses_in_dockers_words(
 
 @pytest.mark.parametrize(
     "body",
-    [*map(driver, ("awslogs", "gcplogs")), driver("local", compress="true")],
+    [*map(driver, ("awslogs", "gcplogs"))],
 )
 def test_what_is_not_built_is_refused_in_words(daemon: Daemon, body: dict) -> None:
     """Not swallowed."""
     answer = daemon.request("POST", "/containers/create", {"Image": "busybox", "Cmd": ["true"], **body})
     assert answer.status == 501
     assert "not built" in answer.message
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_compressed_log_can_be_read(
+    daemon: Daemon, container: Callable[..., str], tmp_path: Path, beside: bool
+) -> None:
+    """That of `local`, and the copy beside what is sent elsewhere: all of it, in order; its older files are small."""
+    options = {"max_size": "15k", "max_file": "9", "compress": "true"}
+    with contextlib.ExitStack() as stack:
+        body = driver("local", **options)
+        if beside:
+            stack.enter_context(listening(tmp_path / "log", socket.SOCK_DGRAM)).setblocking(False)
+            cache = {f"cache_{name}": value for name, value in options.items()}
+            address = f"unixgram://{tmp_path}/log"
+            body = driver("syslog", syslog_address=address, mode="non-blocking", labels="l", **cache)
+        script = "for i in 1 2 3 4; do seq ${i}000 ${i}400; sleep 0.3; done"
+        one = container("sh", "-c", script, Labels={"l": "x"}, **body)
+        daemon.begin(one)
+        assert daemon.wait(one, timeout=60) == 0
+    wanted = b"".join(b"%d\n" % number for turn in range(1000, 5000, 1000) for number in range(turn, turn + 401))
+    assert frames.stdout(daemon.logs(one, "stdout=1")) == wanted
+    assert frames.stdout(daemon.logs(one, "stdout=1&tail=2")) == b"4399\n4400\n"
+    assert daemon.inspect(one)["LogPath"] == ""
+    files = list((daemon.data_root / "containers" / one).glob("*.gz"))
+    assert files
+    assert all(each.stat().st_size < 3000 for each in files)
+    details = daemon.request("GET", f"/containers/{one}/logs?stdout=1&details=1&tail=1").body[8:]
+    assert details == (b"l=x 4400\n" if beside else b" 4400\n")
 
 
 def test_none_keeps_nothing(daemon: Daemon, ended: Callable[..., str]) -> None:

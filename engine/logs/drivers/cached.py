@@ -5,23 +5,23 @@ was sent cannot be read back.
 """
 
 from engine.logs.attributes import Described, extra
-from engine.logs.drivers import local, options
-from engine.logs.target import FRAMES, NOTHING, Config, Forward, LogTarget, Place
+from engine.logs.drivers import gojson, local, options
+from engine.logs.target import FRAMES, LINES, NOTHING, Config, Forward, LogTarget, Place
 
 
-def target(driver: str, values: dict[str, str], config: Config, place: Place) -> LogTarget:
+def target(driver: str, values: dict[str, str], config: Config, described: Described, place: Place) -> LogTarget:
     """The log kept beside, if any, and whom the lines are sent to. values: what the driver's `Sender` is made from"""
     forward = Forward(driver, tuple(values.items()), options.ring(config))
-    cache = local.cache(config)
-    if cache is None:
+    limits = local.cache(config)
+    if limits is None:
         return LogTarget("", forward=forward)
-    size, files = cache
-    return LogTarget(place.log, size, files, forward=forward)
+    return local.kept(limits, described, place, forward, gojson.attributes(extra(config, described)))
 
 
 def form(config: Config) -> str:
     """What a reader finds beside."""
-    return NOTHING if local.cache(config) is None else FRAMES
+    limits = local.cache(config)
+    return NOTHING if limits is None else LINES if limits[2] else FRAMES
 
 
 def file(_container_id: str) -> str:

@@ -45,7 +45,7 @@ def check(config: Config) -> None:
 
 def target(config: Config, described: attributes.Described, place: Place) -> LogTarget:
     """The server, and the log kept beside. Raises Invalid in dockerd's words."""
-    return cached.target("gelf", forward(config, described), config, place)
+    return cached.target("gelf", forward(config, described), config, described, place)
 
 
 form, file, details = cached.form, cached.file, cached.details

@@ -21,5 +21,10 @@ def packed(values: Mapping[str, str]) -> bytes:
     return b"{" + b",".join(pairs) + b"}"
 
 
+def attributes(values: Mapping[str, str]) -> bytes:
+    """The part of a JSON line between the stream and the time: `"attrs":{...},` as Go writes it, or nothing."""
+    return b'"attrs":' + packed(values) + b"," if values else b""
+
+
 def _encoded(value: str) -> bytes:
     return text(value.encode("utf-8", "surrogateescape"))

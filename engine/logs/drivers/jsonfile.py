@@ -7,7 +7,7 @@ from engine import literals
 from engine.errors import Invalid
 from engine.logs import attributes
 from engine.logs.attributes import Described
-from engine.logs.drivers import gojson
+from engine.logs.drivers import gojson, local
 from engine.logs.target import LINES, Config, LogTarget, Place
 
 OPTIONS = attributes.OPTIONS | {"max-size", "max-file", "compress"}
@@ -22,7 +22,7 @@ def check(_config: Config) -> None:
 def target(config: Config, described: Described, place: Place) -> LogTarget:
     """A file of JSON lines in the container's directory. Raises Invalid in dockerd's words."""
     size, files, compress = limits(config)
-    said = packed(attributes.of(config, described))
+    said = gojson.attributes(attributes.of(config, described))
     return LogTarget(place.home, size, files, file(described.id), said, compress)
 
 
@@ -33,7 +33,7 @@ def form(_config: Config) -> str:
 
 def file(container_id: str) -> str:
     """The name of a container's log."""
-    return f"{container_id}-json.log"
+    return local.lines_file(container_id)
 
 
 def details(config: Config, described: Described) -> dict[str, str]:
@@ -57,10 +57,3 @@ def limits(config: dict[str, str]) -> tuple[int, int, bool]:
         if compress and (files == 1 or size == 0):
             raise Invalid("compress cannot be true when max-file is less than 2 or max-size is not set")
     return size, files, compress
-
-
-def packed(attributes: dict[str, str]) -> bytes:
-    """The part of a JSON line between the stream and the time: `"attrs":{...},` as Go writes it, or nothing."""
-    if not attributes:
-        return b""
-    return b'"attrs":' + gojson.packed(attributes) + b","

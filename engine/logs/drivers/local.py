@@ -1,42 +1,53 @@
 """The options of the log driver `local`, the default: the engine's own log format (see `engine.logs.format`).
 
-Pure; used by the daemon's request threads. The options are dockerd's, and the size is capped as in dockerd. Only
-`compress` is refused, because a reader seeks in these files. Drivers that cannot be read keep a copy of their log in
-the same format, so that it can be read (dockerd calls that the cache).
+Pure; used by the daemon's request threads. The options are dockerd's, and the size is capped as in dockerd. In the
+engine's own format a reader seeks, which it cannot in compressed files. So a log with `compress`, which is off here
+unless it is asked for, is one of JSON lines, whose older files are compressed. Drivers that cannot be read keep a copy
+of their log in the same way, so that it can be read (dockerd calls that the cache).
 """
 
 from collections.abc import Callable
 
 from engine import literals
-from engine.errors import Invalid, NotBuilt
+from engine.errors import Invalid
 from engine.logs.attributes import Described
-from engine.logs.target import FRAMES, Config, LogTarget, Place
+from engine.logs.target import FRAMES, LINES, Config, Forward, LogTarget, Place
 
 OPTIONS = frozenset({"max-size", "max-file", "compress"})
 UNKNOWN = "unknown log opt '%s' for log driver local"
 CACHE_OPTIONS = frozenset({"cache-disabled", "cache-max-size", "cache-max-file", "cache-compress"})
 DEFAULT_SIZE, DEFAULT_FILES = 20_000_000, 5
+Limits = tuple[int, int, bool]
+"""(bytes of a file, files kept, whether older ones are compressed); 0 bytes: it grows without bound."""
 
 
-def check(config: Config) -> None:
-    """Raise NotBuilt for an option that this engine does not have.
-
-    A value that is wrong in itself is reported at the start, as in dockerd.
-    """
-    if config.get("compress", "false") in literals.TRUE:
-        raise NotBuilt(
-            'HostConfig.LogConfig: the option "compress" of the log driver "local" is not built in this engine'
-        )
+def check(_config: Config) -> None:
+    """Create looks at none of its values, as in dockerd: what is wrong in itself is reported at the start."""
 
 
-def target(config: Config, _described: Described, place: Place) -> LogTarget:
-    """A log of frames. Raises Invalid in dockerd's words."""
-    return LogTarget(place.log, *limits(config))
+def target(config: Config, described: Described, place: Place) -> LogTarget:
+    """A log of frames, or of JSON lines where it is to be compressed. Raises Invalid in dockerd's words."""
+    return kept(limits(config), described, place)
 
 
-def form(_config: Config) -> str:
-    """Frames."""
-    return FRAMES
+def kept(
+    limits: Limits, described: Described, place: Place, forward: Forward | None = None, attributes: bytes = b""
+) -> LogTarget:
+    """A log with these limits. forward: who else is sent each line; attributes: see `LogTarget`"""
+    size, files, compressed = limits
+    if compressed:
+        return LogTarget(place.home, size, files, lines_file(described.id), attributes, True, forward)
+    return LogTarget(place.log, size, files, forward=forward)
+
+
+def form(config: Config) -> str:
+    """Frames, or lines of JSON where they are compressed."""
+    return LINES if config.get("compress") in literals.TRUE else FRAMES
+
+
+def lines_file(container_id: str) -> str:
+    """The name of a log of JSON lines in the container's directory."""
+    return f"{container_id}-json.log"
 
 
 def file(_container_id: str) -> str:
@@ -49,8 +60,8 @@ def details(_config: Config, _described: Described) -> dict[str, str]:
     return {}
 
 
-def limits(config: Config) -> tuple[int, int]:
-    """(bytes of a segment, segments kept); 0 bytes: it grows without bound. Raises Invalid in dockerd's words."""
+def limits(config: Config) -> Limits:
+    """The limits that the options say. Raises Invalid in dockerd's words."""
     size, files = DEFAULT_SIZE, DEFAULT_FILES
     if "max-size" in config:
         size = _read("max-size", config["max-size"], literals.size)
@@ -58,19 +69,17 @@ def limits(config: Config) -> tuple[int, int]:
         files = _read("max-file", config["max-file"], literals.integer)
         if files < 1:
             raise Invalid(f"invalid value for max-file: {files}: max-file must be at least 1")
-    if "compress" in config:
-        try:
-            literals.boolean(config["compress"])
-        except Invalid as error:
-            raise Invalid(f"error reading compress log option: {error}") from error
-    return size, files
+    try:
+        compressed = _flag(config, "compress")
+    except Invalid as error:
+        raise Invalid(f"error reading compress log option: {error}") from error
+    if compressed and files == 1:
+        raise Invalid("compression cannot be enabled when max file count is 1")
+    return size, files, compressed
 
 
-def cache(config: Config) -> tuple[int, int] | None:
-    """(bytes of a segment, segments kept) of the copy of a log whose driver cannot be read; None: no copy.
-
-    Raises Invalid, and NotBuilt for a compressed copy.
-    """
+def cache(config: Config) -> Limits | None:
+    """The limits of the copy of a log whose driver cannot be read; None: no copy. Raises Invalid."""
     if "cache-disabled" in config:
         try:
             disabled = literals.boolean(config["cache-disabled"])
@@ -79,8 +88,11 @@ def cache(config: Config) -> tuple[int, int] | None:
         if disabled:
             return None
     given = {name: config[f"cache-{name}"] for name in OPTIONS if f"cache-{name}" in config}
-    check(given)
     return limits(given)
+
+
+def _flag(config: Config, name: str) -> bool:
+    return name in config and literals.boolean(config[name])
 
 
 def _read(name: str, text: str, reader: Callable[[str], int]) -> int:

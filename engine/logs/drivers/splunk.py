@@ -40,7 +40,7 @@ def check(_config: Config) -> None:
 
 def target(config: Config, described: attributes.Described, place: Place) -> LogTarget:
     """The server, and the log kept beside. Raises Invalid in dockerd's words."""
-    return cached.target("splunk", forward(config, described), config, place)
+    return cached.target("splunk", forward(config, described), config, described, place)
 
 
 form, file, details = cached.form, cached.file, cached.details

@@ -64,7 +64,7 @@ def check(config: Config) -> None:
 
 def target(config: Config, described: attributes.Described, place: Place) -> LogTarget:
     """The syslog, and the log kept beside. Raises Invalid in dockerd's words."""
-    return cached.target("syslog", forward(config, described), config, place)
+    return cached.target("syslog", forward(config, described), config, described, place)
 
 
 form, file, details = cached.form, cached.file, cached.details

@@ -94,11 +94,12 @@ def test_a_duration_is_said_as_docker_says_it(seconds, text):
         (jsonfile, {}, (0, 1, False)),
         (jsonfile, {"max-size": "10m"}, (10_000_000, 1, False)),
         (jsonfile, {"max-size": "10m", "max-file": "3", "compress": "true"}, (10_000_000, 3, True)),
-        (local, {}, (20_000_000, 5)),
-        (local, {"max-size": "10m"}, (10_000_000, 5)),
-        (local, {"max-file": "3"}, (20_000_000, 3)),
-        (local, {"max-size": "1.5kb", "max-file": "2"}, (1500, 2)),
-        (local, {"max-size": "512", "compress": "false"}, (512, 5)),
+        (local, {}, (20_000_000, 5, False)),
+        (local, {"max-size": "10m"}, (10_000_000, 5, False)),
+        (local, {"max-file": "3"}, (20_000_000, 3, False)),
+        (local, {"max-size": "1.5kb", "max-file": "2"}, (1500, 2, False)),
+        (local, {"max-size": "512", "compress": "false"}, (512, 5, False)),
+        (local, {"max-file": "2", "compress": "true"}, (20_000_000, 2, True)),
     ],
 )
 def test_the_limits_of_a_log(module, options, limits):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.errors import Invalid, SystemFailure
 from engine.logs import attributes
 from engine.logs.attributes import Described
-from engine.logs.drivers import journald, jsonfile, syslog
+from engine.logs.drivers import gojson, journald, syslog
 from engine.logs.drivers.ring import Ring
 from engine.monitor.forwarder import Lines
 
@@ -147,8 +147,8 @@ def test_no_other_tag_is_taken(template):
 def test_attributes_are_those_that_the_options_name():
     config = {"labels": "l,none", "labels-regex": "^m", "env": "A,D", "env-regex": "C$"}
     assert attributes.extra(config, ONE) == {"A": "1", "BC": "2=3", "l": "x", "m.n": "y"}
-    assert jsonfile.packed({"b": "\t<", "a": '"'}) == rb'"attrs":{"a":"\"","b":"\t\u003c"},'
-    assert jsonfile.packed({}) == b""
+    assert gojson.attributes({"b": "\t<", "a": '"'}) == rb'"attrs":{"a":"\"","b":"\t\u003c"},'
+    assert gojson.attributes({}) == b""
     with pytest.raises(Invalid, match=r"error parsing regexp: missing closing \): `\(`"):
         attributes.extra({"env-regex": "("}, ONE)
 

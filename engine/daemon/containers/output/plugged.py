@@ -73,7 +73,7 @@ class Plugged:
         }
         if self._can_be_read():
             return LogTarget("", forward=Forward("plugin", tuple(values.items()), options.ring(config)))
-        return cached.target("plugin", values, config, place)
+        return cached.target("plugin", values, config, described, place)
 
     def form(self, config: Config, /) -> str:
         """Whether the plugin is read, or the copy."""
