@@ -21,9 +21,10 @@ from engine.daemon.buildkit.messages import gateway
 from engine.daemon.buildkit.messages.control import CacheOptionsEntry, SolveRequest
 from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.parts import DaemonParts
-from engine.errors import EngineError, NotBuilt
+from engine.errors import EngineError, Invalid, NotBuilt
 
 _REGISTRY = "registry"
+_MOST = 100
 TARGETS: dict[str, Callable[[Attrs], Target]] = {
     _REGISTRY: RegistryCache,
     "local": LocalCache,
@@ -71,13 +72,16 @@ def lend_more(engine: DaemonParts, job: Job, asked: Sequence[gateway.CacheOption
     The frontend of an image names those of the client alone: what it fills itself would be lent to others' steps.
     Raises NotBuilt, Invalid.
     """
-    known = _imports(job)
+    known = [*_imports(job), *job.named]
     more: list[CacheOptionsEntry] = [{"Type": each["Type"], "Attrs": each["Attrs"]} for each in asked]
     more = [each for each in more if each not in known]
+    if len(known) + len(more) > _MOST:
+        raise Invalid(f"a build borrows from at most {_MOST} caches")
     if more and not own:
         raise NotBuilt(
             "caches that a frontend of an image imports, and its client does not, are not built in this engine"
         )
+    job.named.extend(more)
     _lend(engine, job, more)
 
 

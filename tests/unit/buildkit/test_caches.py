@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -191,3 +192,19 @@ def test_who_gives_up_does_not_wait() -> None:
     made, _ = lender(check=check)
     with pytest.raises(Cancelled):
         made.wait()
+
+
+def test_the_frontend_of_an_image_names_caches_of_its_client_alone() -> None:
+    """What it fills itself would be lent to the steps of others."""
+    own = {"Type": "local", "Attrs": {"src": "s", "digest": digest(1)}}
+    asked = protobuf.decode(SolveRequest, b"")
+    asked["Cache"] = {"Imports": [own]}
+    job = SimpleNamespace(asked=asked, named=[])
+    caching.lend_more(None, job, [own], own=False)  # type: ignore[arg-type]
+    other = {**own, "Attrs": {**own["Attrs"], "src": "other"}}
+    with pytest.raises(NotBuilt, match="caches that a frontend of an image imports"):
+        caching.lend_more(None, job, [own, other], own=False)  # type: ignore[arg-type]
+    many = [{**other, "Attrs": {"src": str(number)}} for number in range(100)]
+    with pytest.raises(Invalid, match="at most 100 caches"):
+        caching.lend_more(None, job, many, own=True)  # type: ignore[arg-type]
+    assert not job.named
