@@ -239,7 +239,6 @@ def test_what_is_not_built_is_said(daemon: Daemon) -> None:
     image = writer.definition(writer.image(IMAGE))
     with frontend(daemon) as asked:
         for method, message in (
-            ("NewContainer", {}),
             ("Solve", {"CacheImports": [{"Type": "gha"}]}),
             ("Solve", {"SourcePolicies": [{}]}),
             ("Solve", {"Frontend": "moon.v0"}),

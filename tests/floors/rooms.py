@@ -179,6 +179,7 @@ ROOMS = {
         "engine.daemon.jsontext",
         "engine.daemon.moments",
         "engine.daemon.runtime",
+        "engine.daemon.signals",
         "engine.daemon.store",
         "engine.daemon.tar",
         *BASE,

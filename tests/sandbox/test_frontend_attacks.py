@@ -13,6 +13,7 @@ from engine.daemon.buildkit.messages import ops
 from engine.errors import EngineError
 from engine.protocols import grpc, protobuf
 from tests.harness.contexts import build
+from tests.harness.conversations import conversing, room
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import Frontend, frontend
 from tests.harness.graphs import MKDIR, MKFILE, Made, Writer
@@ -62,6 +63,24 @@ def test_ghsa_7236_a_command_of_a_graph_is_confined_like_any_other(daemon: Daemo
         assert "CapEff:\t00000000a80425fb" in found and "Seccomp:\t2" in found, found
         assert "touch: /sys/x: Read-only file system" in found and "mount: " in found
         assert not {"mem", "kmsg", "sda", "vda"} & set(asked.read(ref, "/devices").decode().split())
+
+
+def test_cve_2024_23653_a_process_of_a_frontends_container_is_confined_like_a_command(
+    daemon: Daemon, busybox: str
+) -> None:
+    """The call that BuildKit had not guarded: its container gets no more than a step, the first process and others."""
+    script = "exec 2>&1; grep -E '^(CapEff|Seccomp):' /proc/self/status; ls /dev; touch /sys/x; mount -t tmpfs x /mnt"
+    with frontend(daemon) as asked, conversing(asked) as talk:
+        id = room(asked)
+        for process in ("first", "second"):
+            talk.begin(process, id, "sh", "-c", f"{script}; echo all; cat")
+            said = talk.until(process, "File", b"all\n").out[1].decode()
+            assert "CapEff:\t00000000a80425fb" in said and "Seccomp:\t2" in said, said
+            assert "touch: /sys/x: Read-only file system" in said and "mount: " in said
+            assert not {"mem", "kmsg", "sda", "vda"} & set(said.split())
+        for process in ("second", "first"):
+            talk.send(process, eof=True)
+            assert talk.until(process, "Done").code == 0
 
 
 @pytest.mark.parametrize("path", ["/", "/tmp", "..", "../../tmp", "/l/kept", "/l"])

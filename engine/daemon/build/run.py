@@ -112,6 +112,14 @@ class Shell:
         return json.dumps({name: self.host[name] for name in _SEEN if self.host.get(name)}, sort_keys=True)
 
 
+def check_allowed(work: Work, network: str, security: str) -> None:
+    """Raise Forbidden for what the build has no entitlement to. network, security: as of a `Command`"""
+    wanted = {INSECURE: security == "insecure", HOST_NETWORK: network == "host"}
+    for name, needed in wanted.items():
+        if needed and work.allowed is not None and name not in work.allowed:
+            raise Forbidden(f"{name} is not allowed")
+
+
 class Running:
     """An operation that runs a command on its first input. Mounts name their sources among the inputs.
 
@@ -144,7 +152,7 @@ class Running:
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """Run the command. Raises CommandFailed with its exit code, Forbidden, what start raises."""
-        self._check(work)
+        check_allowed(work, self.command.network, self.command.security)
         root = inputs[0]
         store = work.engine.images
         targets = [mount.target for mount in self.mounts if mount.target]
@@ -169,13 +177,6 @@ class Running:
                 raise
             _remove(work, container) if self._shell.remove else _let_go(work.engine, container)
         return tuple(outputs)
-
-    def _check(self, work: Work) -> None:
-        """Raise Forbidden for what the build has no entitlement to."""
-        wanted = {INSECURE: self.command.security == "insecure", HOST_NETWORK: self.command.network == "host"}
-        for name, needed in wanted.items():
-            if needed and work.allowed is not None and name not in work.allowed:
-                raise Forbidden(f"{name} is not allowed")
 
     def _create(self, work: Work, root: Snapshot, mounts: Mounted) -> Container:
         command, own = self.command, self._shell

@@ -18,7 +18,13 @@ from engine.daemon.buildkit.serving import Call
 from engine.daemon.images.layers import merged
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, NotBuilt, NotFound
+from engine.late import TYPE_CHECKING, late
 from engine.protocols import grpc, protobuf
+
+if TYPE_CHECKING:  # few frontends run containers
+    from engine.daemon.buildkit.llb import execprocess
+else:
+    execprocess = late("engine.daemon.buildkit.llb.execprocess")
 
 Seen = TypeVar("Seen")
 
@@ -137,13 +143,6 @@ def warn(_engine: DaemonParts, asker: Asker, asked: gateway.WarnRequest) -> gate
     return {}
 
 
-def new_container(
-    _engine: DaemonParts, _asker: Asker, _asked: gateway.NewContainerRequest
-) -> gateway.NewContainerResponse:
-    """Containers of a frontend are not built."""
-    raise NotBuilt("containers that a frontend runs (gateway.exec) are not built in this engine")
-
-
 _METHODS: dict[str, Callable[[DaemonParts, Asker, Any], Any]] = {
     methods.GATEWAY + "Ping": ping,
     methods.GATEWAY + "Solve": solve,
@@ -156,8 +155,10 @@ _METHODS: dict[str, Callable[[DaemonParts, Asker, Any], Any]] = {
     methods.GATEWAY + "Return": return_,
     methods.GATEWAY + "Inputs": inputs,
     methods.GATEWAY + "Warn": warn,
-    methods.GATEWAY + "NewContainer": new_container,
+    methods.GATEWAY + "NewContainer": lambda *given: execprocess.new_container(*given),
+    methods.GATEWAY + "ReleaseContainer": lambda *given: execprocess.release_container(*given),
 }
+_EXEC = methods.GATEWAY + "ExecProcess"  # the one with streams
 
 
 def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
@@ -171,7 +172,11 @@ def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
         with jobs.used(ref) as job:
             call.send(method(engine, own(job), asked))
 
-    return {path: functools.partial(run, method) for path, method in _METHODS.items()}
+    def converse(call: Call[Any, Any]) -> None:
+        with jobs.used(call.metadata.get(_BUILD, b"").decode("ascii", "replace")) as job:
+            execprocess.exec_process(engine, own(job), call)
+
+    return {path: functools.partial(run, method) for path, method in _METHODS.items()} | {_EXEC: converse}
 
 
 def served_to(engine: DaemonParts, asker: Asker) -> dict[str, Callable[[Any], None]]:
@@ -180,4 +185,7 @@ def served_to(engine: DaemonParts, asker: Asker) -> dict[str, Callable[[Any], No
     def run(method: Callable[[DaemonParts, Asker, Any], Any], call: Call[Any, Any]) -> None:
         call.send(method(engine, asker, call.one()))
 
-    return {path: functools.partial(run, method) for path, method in _METHODS.items()}
+    def converse(call: Call[Any, Any]) -> None:
+        execprocess.exec_process(engine, asker, call)
+
+    return {path: functools.partial(run, method) for path, method in _METHODS.items()} | {_EXEC: converse}

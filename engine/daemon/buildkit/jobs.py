@@ -18,6 +18,7 @@ from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Caller, Lend
 from engine.daemon.buildkit import workroom
 from engine.daemon.buildkit.llb.references import References
+from engine.daemon.buildkit.llb.rooms import Rooms
 from engine.daemon.buildkit.messages.control import CacheOptionsEntry, SolveRequest
 from engine.daemon.buildkit.messages.gateway import Result
 from engine.daemon.buildkit.progress import Progress
@@ -49,6 +50,7 @@ class Cancelled(EngineError):
 @dataclass(slots=True, eq=False)
 class Job:
     """One build. held: closed at its end; references: what LLBBridge/Solve has promised to the client's frontend
+    rooms: containers of that
 
     named: caches that the client's frontend has named, beside those of its first call
     captured: what the build has used; allowed: entitlements that the client has asked for and may have
@@ -60,6 +62,7 @@ class Job:
     progress: Progress
     held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     references: References = field(default_factory=References)
+    rooms: Rooms = field(default_factory=Rooms)
     named: list[CacheOptionsEntry] = field(default_factory=list)
     captured: Captured = field(default_factory=lambda: Captured(time.time_ns()))
     allowed: frozenset[str] = frozenset()

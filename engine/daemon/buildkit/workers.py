@@ -24,7 +24,7 @@ _GRAPH = (
 _REFUSED = ("cache.azblob", "cache.gha", "cache.s3")
 _FRONTEND = (
     *("frontend.inputs", "gateway.evaluate", "gateway.solve.evaluate", "gateway.solve.metadata", "gateway.warnings"),
-    "importcaches",
+    *("gateway.exec", "gateway.exec.extrahosts", "gateway.exec.secretenv", "gateway.exec.signals", "importcaches"),
     *("proto.refarray", "readdir", "readfile", "reference.output", "resolveimage", "resolveimage.resolvemode"),
     *("return", "returnmap", "solve.base", "solve.inlinereturn", "source.metaresolver", "statfile"),
 )

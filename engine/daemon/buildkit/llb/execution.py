@@ -18,7 +18,8 @@ from engine.daemon.buildkit.provenance.captured import Captured
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotBuilt
 
-_ROOT = "/"
+ROOT = "/"
+"""Where the root of a command is mounted."""
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NETWORKS = {ops.UNSET: "default", ops.HOST: "host", ops.NONE: "none"}
 _SHARING = {ops.SHARED: "shared", ops.PRIVATE: "private", ops.LOCKED: "locked"}
@@ -40,12 +41,12 @@ def convert(vertex: Vertex, given: Sequence[Input], title: str) -> tuple[Node, l
     """The node of the command, and the outputs of the operation. given: its inputs. Raises Invalid, NotBuilt."""
     run = vertex.op["exec"]
     assert run is not None and run["meta"] is not None  # a whole one has it
-    root = next(mount for mount in run["mounts"] if mount["dest"] == _ROOT)
+    root = next(mount for mount in run["mounts"] if mount["dest"] == ROOT)
     if root["selector"].strip("/"):
         raise NotBuilt("a part of a tree as the root of a command is not built in this engine")
     below = given[root["input"]] if root["input"] != wellformed.EMPTY else Node(Nothing()).output()
-    mounts = [_mount(run["meta"], mount) for mount in run["mounts"] if mount is not root]
-    secrets = [_variable(each) for each in run["secretenv"]]
+    mounts = [mount_of(run["meta"]["cwd"], mount) for mount in run["mounts"] if mount is not root]
+    secrets = [variable(each) for each in run["secretenv"]]
     _no_devices(run)
     operation = Running(
         _command(run, run["meta"], root["readonly"]), title, (*mounts, *secrets), Shell(host=_host(vertex, run["meta"]))
@@ -73,7 +74,7 @@ def _outputs(run: ops.ExecOp, node: Node, given: Sequence[Input]) -> list[Input]
     for mount in run["mounts"]:
         if not wellformed.has_output(mount):
             continue
-        if mount["dest"] == _ROOT:
+        if mount["dest"] == ROOT:
             found.append(node.output(0))
         elif _is_written(mount):
             place += 1
@@ -92,20 +93,20 @@ def _is_written(mount: ops.Mount) -> bool:
 
 
 def _command(run: ops.ExecOp, meta: ops.Meta, readonly: bool) -> Command:
-    env = [_text(each) for each in meta["env"]]
+    env = [text(each) for each in meta["env"]]
     names = {each.partition("=")[0] for each in env}
     if "PATH" not in names:
         env.append(_PATH)
     proxies = _proxies(meta["proxy_env"], names)
     return Command(
-        argv=tuple(map(_text, meta["args"])),
+        argv=tuple(map(text, meta["args"])),
         env=(*env, *proxies),
         unknown=frozenset(each.partition("=")[0] for each in proxies),
-        workdir=_text(meta["cwd"]) or "/",
-        user=_text(meta["user"]),
-        network=_NETWORKS[run["network"]],
-        hosts=tuple(f"{_text(each['Host'])}:{_text(each['IP'])}" for each in meta["extraHosts"]),
-        hostname=_text(meta["hostname"]),
+        workdir=text(meta["cwd"]) or "/",
+        user=text(meta["user"]),
+        network=network(run["network"]),
+        hosts=hosts(meta["extraHosts"]),
+        hostname=text(meta["hostname"]),
         security="insecure" if run["security"] == ops.INSECURE else "sandbox",
         readonly=readonly,
         codes=tuple(meta["validExitCodes"]) or (0,),
@@ -118,7 +119,7 @@ def _proxies(given: ops.ProxyEnv | None, known: set[str]) -> list[str]:
         return []
     values: list[tuple[str, str]] = []
     for name in _PROXIES:
-        value = _text(given[name])  # type: ignore[literal-required]
+        value = text(given[name])  # type: ignore[literal-required]
         if value:
             values += [(name, value), (name.upper(), value)]
     return [f"{name}={value}" for name, value in values if name not in known]
@@ -129,21 +130,34 @@ def _host(vertex: Vertex, meta: ops.Meta) -> Object:
     host: Object = {}
     if meta["ulimit"]:
         host["Ulimits"] = [
-            {"Name": _text(each["Name"]), "Soft": each["Soft"], "Hard": each["Hard"]} for each in meta["ulimit"]
+            {"Name": text(each["Name"]), "Soft": each["Soft"], "Hard": each["Hard"]} for each in meta["ulimit"]
         ]
     if meta["cgroupParent"]:
-        host["CgroupParent"] = stepgroups.checked(_text(meta["cgroupParent"]))
+        host["CgroupParent"] = stepgroups.checked(text(meta["cgroupParent"]))
     resources = vertex.metadata["linux_resources"]
     if resources is not None:
         asked = {shown: resources[name] for name, shown in _RESOURCES.items()}  # type: ignore[literal-required]
-        host |= {shown: _text(value) if isinstance(value, str) else value for shown, value in asked.items() if value}
+        host |= {shown: text(value) if isinstance(value, str) else value for shown, value in asked.items() if value}
     return host
 
 
-def _mount(meta: ops.Meta, mount: ops.Mount) -> Mount:
-    target = posixpath.normpath(posixpath.join("/", meta["cwd"], _text(mount["dest"])))
+def hosts(given: Sequence[ops.HostIP]) -> tuple[str, ...]:
+    """Lines for /etc/hosts, as a `Command` has them. Raises Invalid."""
+    return tuple(f"{text(each['Host'])}:{text(each['IP'])}" for each in given)
+
+
+def network(given: int) -> str:
+    """The network of a command, as a `Command` has it. Raises Invalid."""
+    if given not in _NETWORKS:
+        raise Invalid(f"unknown network mode {given}")
+    return _NETWORKS[given]
+
+
+def mount_of(cwd: str, mount: ops.Mount) -> Mount:
+    """A mount of a command that begins in `cwd`; its input counts from 0, without the root. Raises Invalid."""
+    target = posixpath.normpath(posixpath.join("/", cwd, text(mount["dest"])))
     source = None if mount["input"] == wellformed.EMPTY else 1 + mount["input"]
-    selector = _text(mount["selector"])
+    selector = text(mount["selector"])
     match mount["mountType"]:
         case ops.BIND:
             written, readonly = _is_written(mount), mount["readonly"] and source is not None
@@ -160,7 +174,7 @@ def _mount(meta: ops.Meta, mount: ops.Mount) -> Mount:
                 source=source,
                 selector=selector,
                 readonly=mount["readonly"],
-                id=_text(cache["ID"]),
+                id=text(cache["ID"]),
                 sharing=_SHARING[cache["sharing"]],
             )
         case ops.TMPFS:
@@ -182,7 +196,7 @@ def _given(kind: str, target: str, option: ops.SecretOpt | ops.SSHOpt | None) ->
     return Mount(
         type=kind,
         target=target,
-        id=_text(option["ID"]) or ("default" if kind == "ssh" else posixpath.basename(target)),
+        id=text(option["ID"]) or ("default" if kind == "ssh" else posixpath.basename(target)),
         uid=option["uid"],
         gid=option["gid"],
         mode=option["mode"],
@@ -190,11 +204,12 @@ def _given(kind: str, target: str, option: ops.SecretOpt | ops.SSHOpt | None) ->
     )
 
 
-def _variable(secret: ops.SecretEnv) -> Mount:
-    name = _text(secret["name"])
+def variable(secret: ops.SecretEnv) -> Mount:
+    """A secret that is a variable. Raises Invalid."""
+    name = text(secret["name"])
     if not name or "=" in name:
         raise Invalid(f"invalid name of a variable: {name}")
-    return Mount(type="secret", target="", id=_text(secret["ID"]) or name, env=name, required=not secret["optional"])
+    return Mount(type="secret", target="", id=text(secret["ID"]) or name, env=name, required=not secret["optional"])
 
 
 def _no_devices(run: ops.ExecOp) -> None:
@@ -203,7 +218,8 @@ def _no_devices(run: ops.ExecOp) -> None:
             raise NotBuilt(f"the CDI device {device['name']}: devices of builds are not built in this engine")
 
 
-def _text(text: str) -> str:
-    if "\0" in text:
+def text(given: str) -> str:
+    """The text itself. Raises Invalid for one with a NUL."""
+    if "\0" in given:
         raise Invalid("invalid exec op: a NUL in a text")
-    return text
+    return given

@@ -20,6 +20,7 @@ from engine.daemon.buildkit.llb import returned
 from engine.daemon.buildkit.llb.asker import Asker
 from engine.daemon.buildkit.llb.references import References
 from engine.daemon.buildkit.llb.returned import Answer
+from engine.daemon.buildkit.llb.rooms import Rooms
 from engine.daemon.buildkit.messages import gateway, ops
 from engine.daemon.buildkit.progress import STDERR, Vertex
 from engine.daemon.buildkit.serving import Method, Server
@@ -85,7 +86,7 @@ def solve(
         vertex.end(str(error))
         raise
     ending = _Ending()
-    asker = Asker(job, inputs, ending.answer, References(), depth + 1)
+    asker = Asker(job, inputs, ending.answer, References(), Rooms(), depth + 1)
     try:
         _run(engine, job, speaker, serve(engine, asker), vertex, ending)
         if ending.failure is not None:
