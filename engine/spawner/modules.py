@@ -6,7 +6,9 @@ removes the files that the monitor came from. A module imported after that does 
 and the next daemon then ends the monitor's container. So nothing may be imported from a file once the spawner has
 settled. Modules that every monitor runs are imported before. Modules that few of them run (the resolver, the proxy, the
 senders of lines, the reader for a client that attaches to a log of JSON lines) are kept here as packed code, which
-takes a fraction of the memory that the imported modules would take.
+takes a fraction of the memory that the imported modules would take. Modules of Python's own that only a sender
+needs (ssl, json) are loaded from Python's files while its container is started: what is wrong with them then is a start
+that fails, and ends no container.
 """
 
 import importlib.util
