@@ -119,7 +119,8 @@ def test_an_exec_keeps_it_awake(engine: Activated, made: Callable[..., str]) -> 
     one = made("sleep", "1000")
     body = {"Cmd": ["sleep", "3"], "AttachStdout": False}
     exec_id = engine.daemon.request("POST", f"/containers/{one}/exec", body).json()["Id"]
-    assert engine.daemon.request("POST", f"/exec/{exec_id}/start", {"Detach": True}).status == 200
+    answer = engine.daemon.request("POST", f"/exec/{exec_id}/start", {"Detach": True})
+    assert answer.status == 200, answer.body
     assert stays_awake(engine)
     engine.sleeps()
     assert engine.daemon.request("GET", f"/exec/{exec_id}/json").json()["ExitCode"] == 0
@@ -129,7 +130,8 @@ def test_an_exec_that_is_to_be_started_is_still_there(engine: Activated, made: C
     one = made("sleep", "1000")
     exec_id = engine.daemon.request("POST", f"/containers/{one}/exec", {"Cmd": ["true"]}).json()["Id"]
     assert stays_awake(engine, 2.0)
-    assert engine.daemon.request("POST", f"/exec/{exec_id}/start", {"Detach": True}).status == 200
+    answer = engine.daemon.request("POST", f"/exec/{exec_id}/start", {"Detach": True})
+    assert answer.status == 200, answer.body
 
 
 def test_a_health_check_keeps_it_awake_as_long_as_it_is_run(engine: Activated, made: Callable[..., str]) -> None:

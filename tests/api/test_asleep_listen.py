@@ -169,7 +169,7 @@ def test_what_it_is_told_that_is_no_use_is_said(world: World) -> None:
         daemon = world.daemon()
         words = [each for each in daemon.arguments() if each not in ("--host", daemon.url)]
         words[words.index("daemon")] = "listen"
-        done = subprocess.run([*words, *options], cwd=PROJECT, capture_output=True, text=True)
+        done = subprocess.run([*words, *options], env=daemon.environment, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (1, "")
         assert said in done.stderr and "Traceback" not in done.stderr, done.stderr
 

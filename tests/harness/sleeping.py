@@ -47,6 +47,8 @@ class Activated:
         self.gate.set()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(daemon.socket))
+        there = daemon.socket.parent.stat()  # root's, or a user's whose systemd it stands for
+        os.chown(daemon.socket, there.st_uid, there.st_gid)
         self._listener.listen(4096)
         self._end, self._bell = os.pipe2(os.O_CLOEXEC)
         self._process: subprocess.Popen | None = None
@@ -131,7 +133,7 @@ class Listening:
         words = daemon.arguments()
         words[words.index("daemon")] = "listen"
         if python:
-            words[1 : words.index("listen") + 1] = ["-c", _WITHOUT_SLEEPER]
+            words[words.index("-m") : words.index("listen") + 1] = ["-c", _WITHOUT_SLEEPER]
         with open(daemon.log_file, "ab") as log:
             self.process = subprocess.Popen(
                 daemon.namespaces.command(words),
