@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections import Counter
 
 import pytest
@@ -216,6 +217,46 @@ def test_a_new_daemon_is_the_daemon_and_nothing_is_woken_for_it(asleep, tmp_path
         assert heard(link) is None
         client.shutdown(socket.SHUT_WR)
         assert codec.decode(daemon.recv(200)[1:]).exit_code == 5
+
+
+@pytest.mark.parametrize("word", [None, "s", "x" * 200, "nowhere"])
+def test_at_the_end_an_engine_that_sleeps_is_called_by_who_has_no_daemon(asleep, tmp_path, word):
+    """At the socket whose path the daemon has left; another path is no harm, and neither is none."""
+    link, client, _ = asleep
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(tmp_path / "s"))
+        engine.listen()
+        engine.settimeout(PATIENCE_S)
+        if word is not None:
+            (tmp_path / "wake").write_text(str(tmp_path / word))
+        link.shutdown(socket.SHUT_RD)  # as a daemon does before it ends, which may take a while
+        client.shutdown(socket.SHUT_WR)
+        until = time.monotonic() + PATIENCE_S
+        while not (tmp_path / "exit").exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        if word == "s":
+            with engine.accept()[0] as caller:
+                assert caller.recv(1) == b""
+        client.settimeout(PATIENCE_S)
+        while client.recv(100):  # it is closed after that
+            pass
+        engine.settimeout(0.0)
+        with pytest.raises(BlockingIOError):
+            engine.accept()
+
+
+def test_the_monitor_of_an_engine_that_is_awake_calls_nobody(asleep, tmp_path):
+    link, client, _ = asleep
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(tmp_path / "s"))
+        engine.listen()
+        (tmp_path / "wake").write_text(str(tmp_path / "s"))
+        client.shutdown(socket.SHUT_WR)
+        assert ended(link) == 5  # and its end of the link is closed
+        engine.settimeout(0.0)
+        with pytest.raises(BlockingIOError):
+            engine.accept()
 
 
 def entrust(link: socket.socket, number: int, *, for_removal: bool = False) -> socket.socket:

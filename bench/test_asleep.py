@@ -1,0 +1,84 @@
+"""Benchmarks of an engine that sleeps: how long the first answer takes, and what the sleeper costs meanwhile."""
+
+import dataclasses
+import time
+from pathlib import Path
+
+import pytest
+
+from bench import client, image, memory, peers
+from bench.peers import Daemon, Launch, NewDaemon
+from bench.results import OURS, Record
+
+ROUNDS = 7
+MANY = 100
+SECONDS = 60.0
+WATCHED_SECONDS = 10.0
+MEGABYTE = 1e6
+
+
+def _listening(directory: Path, socket: Path) -> Launch:
+    launch = peers.BY_NAME[OURS].launch(directory, socket)
+    words = ["listen" if word == "daemon" else word for word in launch.argv]
+    return dataclasses.replace(launch, argv=[*words, "--idle-exit", "1"])
+
+
+SLEEPING = dataclasses.replace(peers.BY_NAME[OURS], launch=_listening)
+
+
+@pytest.mark.case("wakeup", "wakeup_list", "wakeup_many", "asleep_memory", "asleep_writes")
+def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Record) -> None:
+    daemon = new_daemon(SLEEPING)
+    try:
+        record("wakeup", OURS, [asked(daemon, "/_ping") for _ in range(ROUNDS)])
+        record("wakeup_list", OURS, [asked(daemon, "/containers/json") for _ in range(ROUNDS)])
+        daemon.give_image(workshop / "rootfs.tar")
+        with daemon.connect() as connection:
+            for _ in range(MANY):
+                client.create(connection, image.NAME, ["sleep", "600"])
+        record("wakeup_many", OURS, [asked(daemon, "/_ping") for _ in range(ROUNDS)])
+        await_sleep(daemon)
+        pids = daemon.isolated.members()
+        record("asleep_memory", OURS, [memory.pss(pids) / MEGABYTE], processes=len(pids))
+        before = writes(pids)
+        time.sleep(WATCHED_SECONDS)
+        assert daemon.isolated.members() == pids, "something has woken the engine"
+        record("asleep_writes", OURS, [writes(pids) - before])
+    finally:
+        daemon.close()
+
+
+def asked(daemon: Daemon, path: str) -> float:
+    """The milliseconds from the connection to a sleeping engine to its whole answer."""
+    await_sleep(daemon)
+    started = time.perf_counter()
+    with daemon.connect() as connection:
+        connection.call("GET", path)
+    return (time.perf_counter() - started) * 1000
+
+
+def await_sleep(daemon: Daemon) -> None:
+    """Return when no daemon runs."""
+    end = time.monotonic() + SECONDS
+    while any(b"\0daemon\0" in command(pid) for pid in daemon.isolated.members()):
+        assert time.monotonic() < end, daemon.isolated.tail()
+        time.sleep(0.05)
+    time.sleep(0.1)  # whoever starts the next daemon has seen the end of the last one
+
+
+def command(pid: int) -> bytes:
+    """The command line of a process whose program is not the sleeper, which names the daemon's; empty for that."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
+    return b"" if words.startswith(b"engine listen\0") else words
+
+
+def writes(pids: list[int]) -> int:
+    """How often these processes have called write(2) and its kin, by the kernel's count (proc_pid_io(5))."""
+    found = 0
+    for pid in pids:
+        rows = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+        found += int(rows["syscw"])
+    return found
