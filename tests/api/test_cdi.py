@@ -84,7 +84,7 @@ def test_info_lists_what_there_is(equipped: Daemon, specs: Path) -> None:
     ("request_", "text"),
     [
         (asking("none"), f"CDI device injection failed: unresolvable CDI devices {KIND}=none"),
-        (asking("hooked"), "it has hooks, and this engine runs no hooks"),
+        (asking("hooked"), "the device has hooks, which only another --runtime runs"),
         ({"DeviceRequests": [{"Driver": "cdi", "Count": 1}]}, "unexpected count in CDI device request"),
         ({"DeviceRequests": [{"Driver": "cdi", "Options": {"a": "b"}}]}, "unexpected options in CDI device request"),
     ],

@@ -1,5 +1,6 @@
 """Containers of other OCI runtimes (crun, runc): what holds for the engine's own holds for them."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import running
 from tests.harness.listening import until
+from tests.harness.namespaces import Namespaces
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -19,12 +21,17 @@ NAMES = ("crun", "runc")
 OTHER_CGROUPS = "/sys/fs/cgroup/unified"
 
 
+def one_version(machine: Namespaces) -> Namespaces:
+    """The machine, without the other version of cgroups."""
+    if os.path.ismount(OTHER_CGROUPS):
+        subprocess.run(machine.command(["umount", "--lazy", OTHER_CGROUPS]), check=True)
+    return machine
+
+
 @pytest.fixture(scope="module")
 def chosen(world) -> Iterator[Daemon]:
     """A daemon that knows the runtimes that are here, as `odd-NAME`."""
-    machine = world.machine()
-    if os.path.ismount(OTHER_CGROUPS):
-        subprocess.run(machine.command(["umount", "--lazy", OTHER_CGROUPS]), check=True)
+    machine = one_version(world.machine())
     options = [f"--add-runtime=odd-{name}={path}" for name in NAMES if (path := shutil.which(name)) is not None]
     with running(world.daemon(options, machine)) as daemon:
         daemon.import_busybox()
@@ -147,6 +154,27 @@ def test_its_restart_policy_and_its_health_checks_are_obeyed(chosen: Daemon, run
     until(lambda: chosen.inspect(one)["State"]["Health"]["Status"] == "healthy")
     chosen.remove(one)
     assert nothing_left(chosen)
+
+
+def test_hooks_of_cdi_devices_are_run_and_gpus_are_such_devices(world, runtime: str) -> None:
+    """As NVIDIA's files have them: a program of the host, which finds the container's files by its bundle."""
+    place = world.directory()
+    hook = place / "hook"
+    hook.write_text(
+        "#!/usr/bin/env python3\nimport json, sys\nstate = json.load(sys.stdin)\n"
+        "config = json.load(open(state['bundle'] + '/config.json'))\n"
+        "open(config['root']['path'] + '/hooked', 'w').write(' '.join(sys.argv[1:]))\n"
+    )
+    hook.chmod(0o755)
+    edits = {"hooks": [{"hookName": "createContainer", "path": str(hook), "args": ["hook", "was", "here"]}]}
+    document = {"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": edits}]}
+    (place / "gpu.json").write_text(json.dumps(document))
+    path = shutil.which(runtime.removeprefix("odd-"))
+    machine = one_version(world.machine())
+    with running(world.daemon([f"--cdi-spec-dir={place}", f"--add-runtime={runtime}={path}"], machine)) as daemon:
+        daemon.import_busybox()
+        gpus = [{"Count": -1, "Capabilities": [["gpu"]]}]
+        assert daemon.shell("cat /hooked", HostConfig=host(runtime, DeviceRequests=gpus)) == "was here"
 
 
 def test_a_terminal_is_one(chosen: Daemon, runtime: str) -> None:

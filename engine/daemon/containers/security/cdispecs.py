@@ -3,7 +3,8 @@
 Runs in the daemon's request threads; loaded by the first container that asks for such a device, and by GET /info. The
 files are the administrator's. They are read anew each time, because a device may come and go. A file in a later
 directory counts more than one in an earlier directory; a device that two files of one directory describe is nobody's.
-What this engine cannot do (hooks, network devices, cache partitions) is refused when a container asks for the device.
+What this engine cannot do (network devices, cache partitions) is refused when a container asks for the device. Hooks
+are for another OCI runtime to run.
 Source: the specification at github.com/cncf-tags/container-device-interface.
 """
 
@@ -13,11 +14,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from engine.annotating import Any
+from engine.daemon.containers.shapes import DeviceRequest
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.protocols import plainyaml
 from engine.sandbox.spec import Mount
 
+_GPU = "nvidia.com/gpu"
 _LARGEST = 1 << 20
 _MOST_FILES = 1000
 _VENDOR = r"[A-Za-z][A-Za-z0-9_.-]*"
@@ -27,8 +30,10 @@ _NODE_KINDS = frozenset({"", "b", "c", "u"})
 _FLAGS = frozenset({"ro", "rbind", "bind", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime"})
 _NEEDLESS = frozenset({"rw", "suid", "dev", "exec"})
 _PROPAGATIONS = frozenset({"private", "rprivate", "slave", "rslave", "shared", "rshared"})
-_EDITS = frozenset({"env", "deviceNodes", "mounts", "additionalGids"})
-_REFUSED = {"hooks": "runs no hooks", "intelRdt": "divides no caches", "netDevices": "moves no network devices"}
+_EDITS = frozenset({"env", "deviceNodes", "mounts", "additionalGids", "hooks"})
+# Not `poststop`: a runtime is not asked again once its container runs.
+_HOOKS = frozenset({"prestart", "createRuntime", "createContainer", "startContainer", "poststart"})
+_REFUSED = {"intelRdt": "divides no caches", "netDevices": "moves no network devices"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,17 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class Hook:
+    """A program of the host that is to be run at one point of a container's life. timeout: in seconds, 0 for none"""
+
+    point: str
+    path: str
+    args: tuple[str, ...]
+    env: tuple[str, ...]
+    timeout: int
+
+
+@dataclass(frozen=True, slots=True)
 class Edits:
     """What devices change in a container. env: `NAME=value` each; groups: numbers"""
 
@@ -57,6 +73,7 @@ class Edits:
     nodes: tuple[Node, ...] = ()
     mounts: tuple[Mount, ...] = ()
     groups: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
 
     def with_more(self, other: "Edits") -> "Edits":
         """Both, those of `other` last."""
@@ -65,6 +82,7 @@ class Edits:
             self.nodes + other.nodes,
             self.mounts + other.mounts,
             self.groups + tuple(each for each in other.groups if each not in self.groups),
+            self.hooks + other.hooks,
         )
 
 
@@ -119,6 +137,22 @@ def injected(directories: Sequence[str], names: Iterable[str]) -> Edits:
             raise SystemFailure(f"CDI device injection failed: {name} of {device.file}: {error}") from error
         seen.add(device.file)
     return whole
+
+
+def gpus(directories: Sequence[str], request: DeviceRequest) -> list[str]:
+    """The names of the devices of a request for GPUs, by its ids or its count; empty where no file describes a GPU.
+
+    Raises SystemFailure in docker's words.
+    """
+    devices, _ = found(directories)
+    if not any(name.startswith(f"{_GPU}=") for name in devices):
+        return []
+    ids, count = request.get("DeviceIDs") or [], request.get("Count") or 0
+    if ids and count:
+        raise SystemFailure("cannot set both Count and DeviceIDs on device request")
+    if not ids:
+        ids = ["all"] if count < 0 else [str(number) for number in range(min(count, len(devices)))]
+    return [name if "=" in name else f"{_GPU}={name}" for name in ids]
 
 
 def _files(directory: str, warnings: list[str]) -> list[str]:
@@ -186,6 +220,7 @@ def _edits(value: Any) -> Edits:
         tuple(map(_node, _list(edits, "deviceNodes"))),
         tuple(map(_mount, _list(edits, "mounts"))),
         tuple(str(each) for each in groups if each),
+        tuple(map(_hook, _list(edits, "hooks"))),
     )
 
 
@@ -194,6 +229,19 @@ def _list(edits: dict[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise Invalid(f"{name} is not a list")
     return value
+
+
+def _hook(value: Any) -> Hook:
+    hook = _object(value, "a hook")
+    point, timeout = hook.get("hookName"), hook.get("timeout") or 0
+    if point not in _HOOKS:
+        raise Invalid(f"it has a hook {point!r}, which this engine has no runtime run")
+    if type(timeout) is not int or not 0 <= timeout < 2**31:
+        raise Invalid(f"the hook {point} has an invalid timeout")
+    words = [_list(hook, "args"), _list(hook, "env")]
+    if not all(isinstance(each, str) and "\0" not in each for part in words for each in part):
+        raise Invalid(f"args and env of the hook {point} are not lists of texts")
+    return Hook(str(point), _path(hook, "path"), tuple(words[0]), tuple(words[1]), timeout)
 
 
 def _node(value: Any) -> Node:

@@ -6,7 +6,9 @@ Source: the OCI runtime specification 1.0.2, config.md and config-linux.md.
 """
 
 import json
+from collections.abc import Sequence
 
+from engine.daemon.containers.security.cdispecs import Hook
 from engine.daemon.jsontext import Object
 from engine.errors import SystemFailure
 from engine.sandbox import seccomp
@@ -37,10 +39,11 @@ def _is_runtimes(mount: Mount) -> bool:
     return any(mount.target == top or mount.target.startswith(f"{top}/") for top in _TOPS)
 
 
-def text(sandbox: Sandbox, profile: str, name: str) -> str:
+def text(sandbox: Sandbox, profile: str, name: str, hooks: Sequence[Hook] = ()) -> str:
     """The config of a sandbox.
 
     profile: its seccomp profile: `builtin`, `unconfined` or a profile's text; name: of its cgroup
+    hooks: those of its CDI devices
     """
     _, mounts = divided(sandbox)
     linux: Object = {
@@ -64,6 +67,9 @@ def text(sandbox: Sandbox, profile: str, name: str) -> str:
         "mounts": [_mount(each) for each in mounts],
         "linux": linux,
     }
+    if hooks:
+        points = dict.fromkeys(each.point for each in hooks)
+        config["hooks"] = {point: [_hook(each) for each in hooks if each.point == point] for point in points}
     if sandbox.root.label:
         linux["mountLabel"] = sandbox.root.label
     if "uts" not in sandbox.namespaces:
@@ -96,6 +102,11 @@ def _process(sandbox: Sandbox) -> Object:
     if sandbox.oom_score_adj is not None:
         process["oomScoreAdj"] = sandbox.oom_score_adj
     return process
+
+
+def _hook(hook: Hook) -> Object:
+    shown: Object = {"path": hook.path, "args": list(hook.args), "env": list(hook.env)}
+    return {**shown, "timeout": hook.timeout} if hook.timeout else shown
 
 
 def _limit(number: int) -> int:

@@ -27,7 +27,7 @@ from engine.daemon.containers.security import (
 from engine.daemon.parts import ContentParts, OutputParts, ProcessParts, SecurityParts
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import replace
-from engine.errors import NotBuilt
+from engine.errors import NotBuilt, SystemFailure
 from engine.kernel import userns
 from engine.late import TYPE_CHECKING, late
 from engine.logs.target import LogTarget
@@ -37,6 +37,7 @@ from engine.settings.runtimes import OWN, programs
 
 if TYPE_CHECKING:  # loaded by the first container that asks for another runtime
     from engine.daemon.containers.security import ociconfig, runtimeprogram
+    from engine.daemon.containers.security.cdispecs import Hook
 else:
     runtimeprogram = late("engine.daemon.containers.security.runtimeprogram")
     ociconfig = late("engine.daemon.containers.security.ociconfig")
@@ -107,12 +108,15 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
             groups=(*made.groups, *injected.groups),
         )
     made = lacking.confined(engine.cgroups, host_config, made)
-    if host_config["Runtime"] in OWN:
-        return made
-    return _by_runtime(engine, container, made)
+    hooks = injected.hooks if injected is not None else ()
+    if host_config["Runtime"] not in OWN:
+        return _by_runtime(engine, container, made, hooks)
+    if hooks:
+        raise SystemFailure("CDI device injection failed: the device has hooks, which only another --runtime runs")
+    return made
 
 
-def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox) -> Sandbox:
+def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hooks: "tuple[Hook, ...]") -> Sandbox:
     """The sandbox for another OCI runtime: its config, and the mounts that are made before it is called.
 
     Raises SystemFailure for a runtime whose program is not there.
@@ -127,7 +131,7 @@ def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox) -> S
         made,
         mounts=ociconfig.divided(made)[0],
         runtime=(place, runtimeprogram.found(name, program), *arguments),
-        config=ociconfig.text(made, profile, os.path.basename(place)),
+        config=ociconfig.text(made, profile, os.path.basename(place), hooks),
     )
 
 

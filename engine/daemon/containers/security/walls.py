@@ -13,7 +13,7 @@ import stat
 
 from engine.daemon.containers.mounts.requests import UncheckedByDockerd
 from engine.daemon.containers.security import confinement, joins
-from engine.daemon.containers.shapes import HostConfig
+from engine.daemon.containers.shapes import DeviceRequest, HostConfig
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
 from engine.dataclass import dataclass
@@ -38,6 +38,8 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _PERMISSIONS = re.compile(r"[rwm]{0,3}", re.ASCII)
 _CDI = "cdi"
+_NVIDIA = frozenset({"nvidia", "nvidia.cdi"})
+_GPU_ABILITIES = frozenset({"gpu", "nvidia", "compute", "compat32", "graphics", "utility", "video", "display"})
 _UNCONFINED, _BUILTIN = "unconfined", "builtin"
 # Not given to a privileged container, as in docker: what it has of its own, and device trees of other programs.
 _SKIPPED_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
@@ -243,12 +245,21 @@ def _writable(mount: Mount) -> Mount:
 def injected_of(host_config: HostConfig, directories: tuple[str, ...]) -> "Edits | None":
     """What the DeviceRequests bring: those of the driver `cdi`; None where there are none.
 
-    directories: where CDI files are, empty for a daemon without that driver. There is no other driver; as in docker,
-    such a request is refused at the start. Raises SystemFailure, and Invalid, in docker's words.
+    directories: where CDI files are, empty for a daemon without that driver. GPUs (`--gpus`) are those of CDI files,
+    too. There is no other driver; as in docker, such a request is refused at the start. Raises SystemFailure, and
+    Invalid, in docker's words.
     """
     names: list[str] = []
     for request in host_config["DeviceRequests"] or ():
         driver = request.get("Driver") or ""
+        if (
+            directories
+            and driver != _CDI
+            and _is_gpu(request, driver)
+            and (gpus := cdispecs.gpus(directories, request))
+        ):
+            names += gpus
+            continue
         if driver != _CDI or not directories:
             wanted = " ".join(f"[{' '.join(each or ())}]" for each in request.get("Capabilities") or ())
             raise SystemFailure(f'could not select device driver "{driver}" with capabilities: [{wanted}]')
@@ -257,6 +268,12 @@ def injected_of(host_config: HostConfig, directories: tuple[str, ...]) -> "Edits
                 raise Invalid(f"unexpected {what} in CDI device request")
         names += request.get("DeviceIDs") or ()
     return cdispecs.injected(directories, names) if names else None
+
+
+def _is_gpu(request: DeviceRequest, driver: str) -> bool:
+    """Whether docker's driver for NVIDIA would take a request: by its name, or by what it is to be capable of."""
+    asked = request.get("Capabilities") or ()
+    return driver in _NVIDIA or (not driver and any(each and _GPU_ABILITIES.issuperset(each) for each in asked))
 
 
 def devices_of(host_config: HostConfig, injected: "Edits | None" = None) -> tuple[tuple[Device, ...], tuple[str, ...]]:

@@ -63,6 +63,24 @@ def test_nodes_and_mounts_are_what_the_file_says(tmp_path: Path) -> None:
     )
 
 
+def test_gpus_are_the_devices_of_nvidias_kind(tmp_path: Path) -> None:
+    asked = {"Count": -1, "Capabilities": [["gpu"]]}
+    assert cdispecs.gpus([str(tmp_path)], asked) == []
+    spec(tmp_path / "a.json", device("0"), device("1"), device("all"), kind="nvidia.com/gpu")
+    told = [cdispecs.gpus([str(tmp_path)], each) for each in (asked, {"Count": 2}, {"DeviceIDs": ["1", "a.b/c=d"]})]
+    gpu = "nvidia.com/gpu="
+    assert told == [[f"{gpu}all"], [f"{gpu}0", f"{gpu}1"], [f"{gpu}1", "a.b/c=d"]]
+    with pytest.raises(SystemFailure, match="cannot set both Count and DeviceIDs on device request"):
+        cdispecs.gpus([str(tmp_path)], {"Count": 1, "DeviceIDs": ["0"]})
+
+
+def test_hooks_are_kept_for_who_runs_them(tmp_path: Path) -> None:
+    hook = {"hookName": "createContainer", "path": "/h", "args": ["h", "x"], "env": ["A=b"], "timeout": 5}
+    spec(tmp_path / "a.json", device("one", hooks=[hook]))
+    (found,) = cdispecs.injected([str(tmp_path)], [f"{KIND}=one"]).hooks
+    assert found == cdispecs.Hook("createContainer", "/h", ("h", "x"), ("A=b",), 5)
+
+
 def test_yaml_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(
         f"---\nkind: {KIND}\ndevices:\n- name: one\n  containerEdits:\n    env:\n    - A=b c\n"
@@ -106,7 +124,10 @@ def test_a_file_that_cannot_be_used_is_told_of_and_hides_no_other(tmp_path: Path
 @pytest.mark.parametrize(
     ("edits", "text"),
     [
-        ({"hooks": [{"hookName": "createContainer"}]}, "it has hooks, and this engine runs no hooks"),
+        ({"hooks": [{"hookName": "poststop", "path": "/x"}]}, "it has a hook 'poststop', which this engine has no"),
+        ({"hooks": [{"hookName": "prestart"}]}, "path is not an absolute path"),
+        ({"hooks": [{"hookName": "prestart", "path": "/x", "args": [1]}]}, "are not lists of texts"),
+        ({"hooks": [{"hookName": "prestart", "path": "/x", "timeout": -1}]}, "invalid timeout"),
         ({"intelRdt": {"closID": "x"}}, "divides no caches"),
         ({"netDevices": [{}]}, "moves no network devices"),
         ({"weather": 1}, "containerEdits has the unknown weather"),
