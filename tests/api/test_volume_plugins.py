@@ -246,6 +246,18 @@ def test_force_forgets_what_a_plugin_does_not_remove(plugged: Daemon, keeper: Vo
     assert plugged.request("GET", "/volumes").json()["Volumes"] == []
 
 
+def test_a_container_goes_though_its_volumes_stay(plugged: Daemon, keeper: Volumes) -> None:
+    """The plugin that does not remove an anonymous volume is no reason to keep the container."""
+    one = plugged.create("true", Volumes={"/d": {}}, HostConfig={"NetworkMode": "none", "VolumeDriver": "keeper"})
+    assert len(keeper.volumes) == 1
+    remove = keeper.methods["VolumeDriver.Remove"]
+    keeper.methods["VolumeDriver.Remove"] = lambda _: {"Err": "never"}
+    assert plugged.request("DELETE", f"/containers/{one}?v=1").status == 204
+    assert plugged.request("GET", f"/containers/{one}/json").status == 404
+    assert len(keeper.volumes) == 1
+    keeper.methods["VolumeDriver.Remove"] = remove
+
+
 def test_a_plugin_of_something_else_is_no_volume_driver(plugged: Daemon, directory: Path) -> None:
     """In the words of dockerd."""
     with Plugin("authz").serving(directory / "other.sock"):

@@ -6,6 +6,7 @@ It mounts nothing: `mounts.preparing` makes what a start needs.
 """
 
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:  # loaded for volumes with options
     from engine.daemon.volumes import mounted
 else:
     mounted = late("engine.daemon.volumes.mounted")
+
+log = logging.getLogger(__name__)
 
 _OPTIONAL = frozenset({"Type", "Name", "Driver"})
 # dockerd relabels its own volumes, and shows this mode in place of an empty one.
@@ -227,7 +230,17 @@ def release(engine: MountParts, container: Container, volumes: bool) -> None:
         engine.volumes.release(point["Name"], container.id)
         if volumes and point["Spec"].get("Anonymous"):
             with contextlib.suppress(NotFound, Conflict):  # another container has it, or another call has removed it
-                engine.volumes.remove(point["Name"])
+                _remove_anonymous(engine, point)
+
+
+def _remove_anonymous(engine: MountParts, point: MountPoint) -> None:
+    try:
+        engine.volumes.remove(point["Name"])
+    except SystemFailure as error:
+        if point["Driver"] in ("", "local"):
+            raise
+        # As with dockerd, a plugin that fails does not keep the container from being removed.
+        log.warning("volume %s: its driver has not removed it: %s", point["Name"], error)
 
 
 def tell_mounted(engine: MountParts, container: Container) -> None:
