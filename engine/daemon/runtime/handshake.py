@@ -6,6 +6,7 @@ lock, because it waits. Each wait has a time limit: the monitor may be stopped, 
 
 import logging
 import os
+import socket
 import time
 
 from engine.annotating import TypeVar
@@ -63,6 +64,24 @@ def expect(link: Channel, kind: type[T], name: str, seconds: float | None = None
     if not isinstance(message, kind):
         raise _unexpected(message, kind.__name__)
     return message
+
+
+def let_end(link: Channel, name: str, seconds: float) -> None:
+    """Have a monitor that was not told to go on give up, and wait until it has ended, or so long.
+
+    Until then it may write into the exec directory that it was given by name, and that may be the next start's.
+    """
+    latest = time.monotonic() + seconds
+    try:
+        link.socket.shutdown(socket.SHUT_WR)
+        while True:
+            link.socket.settimeout(max(latest - time.monotonic(), 0.001))
+            if not link.socket.recv(1):
+                return
+    except TimeoutError:
+        log.error("%s: the monitor of its failed start does not end", name)
+    except OSError:
+        pass  # it was gone already
 
 
 def greeting(link: Channel, name: str, seconds: float) -> Started | Exited:

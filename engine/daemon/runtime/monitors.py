@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 
 from engine.daemon import busy, locks
 from engine.daemon.runtime import handshake, signalling, worker
-from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, TooSlow
+from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure, TooSlow
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import endpoint, waits
@@ -105,9 +105,15 @@ class Monitors:
             with theirs:
                 descriptors = [theirs.fileno(), *(client.fileno() for client in clients)]
                 self._spawner.send(start, descriptors, ordinary=ordinary)
-            meanwhile()
-            ready = handshake.expect(ours, NamespacesReady, container_id)
-            connect(ready.pid, ready.pid_start)
+            try:
+                meanwhile()
+                ready = handshake.expect(ours, NamespacesReady, container_id)
+                connect(ready.pid, ready.pid_start)
+            except (TooSlow, StartFailure):
+                raise
+            except BaseException:
+                handshake.let_end(ours, container_id, _KILLED_SECONDS)
+                raise
             ours.send(Proceed())
             try:
                 started = handshake.expect(ours, Started, container_id)

@@ -302,17 +302,39 @@ def test_a_monitor_that_dies_while_it_starts_is_a_failure(links):
         links.start("c1", REQUEST, [], lambda: None)
 
 
-def test_a_daemons_part_that_fails_leaves_the_monitor_without_its_daemon(links):
+def test_a_daemons_part_that_fails_ends_the_monitor_before_the_start_has_failed(links):
+    """The next start has the same exec directory, in which a late monitor would make its socket."""
     monitor = play(links, NamespacesReady(7, 8))
+    ended = []
+
+    def leave():
+        monitor.thread.join()
+        ended.append(monitor.link.receive())
+        monitor.link.close()
+
+    leaving = threading.Thread(target=leave)
 
     def meanwhile():
+        leaving.start()
         raise SystemFailure("no cgroup")
 
     with pytest.raises(SystemFailure, match="no cgroup"):
         links.start("c1", REQUEST, [], meanwhile)
-    monitor.thread.join()
-    assert monitor.unheard in (None, BrokenPipeError)
-    assert monitor.link.receive() is None
+    assert ended == [None]
+    leaving.join()
+
+
+def test_a_monitor_that_does_not_end_is_not_waited_for_long(links, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_KILLED_SECONDS", 0.05)
+    monitor = play(links, NamespacesReady(7, 8), Warned("still here"))
+
+    def connect(pid, pid_start):
+        raise SystemFailure("no bridge")
+
+    with pytest.raises(SystemFailure, match="no bridge"):
+        links.start("c1", REQUEST, [], lambda: None, connect)
+    assert "c1: the monitor of its failed start does not end" in caplog.text
+    monitor.link.close()
 
 
 def test_without_a_spawner_nothing_starts(links, monkeypatch):
