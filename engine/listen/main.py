@@ -16,13 +16,8 @@ from engine import origin
 from engine.daemon import slumber
 from engine.daemon.api import listeners
 from engine.errors import EngineError, Invalid
-from engine.late import TYPE_CHECKING, late
+from engine.listen import dozing
 from engine.settings import asleep, every, whose
-
-if TYPE_CHECKING:  # for a host where the sleeper was not built
-    from engine.listen import dozing
-else:
-    dozing = late("engine.listen.dozing")
 
 _PROGRAM = "engine-sleeper"
 _TITLE = "engine listen"
@@ -115,7 +110,10 @@ def _executable(program: str | bytes) -> str | int:
 
 
 def _moved(opened: list[socket.socket]) -> list[int]:
-    """Make the sockets the descriptors from 3 on, which a program that is executed inherits."""
+    """Make the sockets the descriptors from 3 on, which a program that is executed inherits.
+
+    They may take the place of the descriptor by which an engine in one file loads its modules: load none after this.
+    """
     count = len(opened)
     copies = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _FIRST + count) for each in opened]
     for each in opened:

@@ -17,6 +17,7 @@ from tests.harness import execs
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import World
 from tests.harness.listening import until
+from tests.harness.sleeping import Listening
 
 pytestmark = [pytest.mark.root, pytest.mark.seldom]
 MOST = 1_000_000
@@ -130,6 +131,22 @@ def test_docker_init_is_in_it(packed: Packed) -> None:
     assert until(lambda: packed.logs(one)).endswith(b"/sbin/docker-init\0--\0sh\0-c\0cat /proc/1/cmdline; sleep 60\0")
     assert (packed.data_root / "docker-init").stat().st_mode & 0o777 == 0o755
     packed.remove(one)
+
+
+@pytest.mark.skipif(not _muxer.built(), reason="the sleeper is not built: python3 -m _muxer.build")
+def test_the_sleeper_is_in_it(world: World, file: Path) -> None:
+    """`engine listen` runs it from memory, and it starts the daemon from the file."""
+    daemon = Packed(world.directory(), world.namespaces, ("--idle-exit", "1"))
+    daemon.file = daemon.root / "engine.pyz"
+    shutil.copy2(file, daemon.file)
+    sleeping = Listening(daemon)
+    try:
+        assert "/memfd:engine-sleeper" in os.readlink(f"/proc/{sleeping.process.pid}/exe")
+        for _ in range(2):
+            assert daemon.request("GET", "/_ping").status == 200
+            sleeping.sleeps()
+    finally:
+        sleeping.close()
 
 
 def test_what_settles_holds_no_file_of_the_engines(packed: Packed) -> None:
