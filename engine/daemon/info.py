@@ -147,7 +147,8 @@ def info(engine: DaemonParts) -> Object:
         **_address_pools(settings),
         "FirewallBackend": _firewall(engine),
         "CDISpecDirs": list(settings.cdi_spec_dirs),
-        "DiscoveredDevices": [{"Source": "cdi", "ID": name} for name in devices],
+        # dockerd leaves the key out where it has found none.
+        **({"DiscoveredDevices": [{"Source": "cdi", "ID": name} for name in devices]} if devices else {}),
         "Containerd": None,
         "Warnings": _warnings(abilities, engine.cgroups, settings, no_firewall) + wrong,
     }

@@ -357,7 +357,7 @@ def info(version: Version, shown: Object) -> Object:
     Older versions showed each commit with the expected one, had some more keys, and lacked others.
     """
     if version < (1, 50):
-        del shown["DiscoveredDevices"]
+        shown.pop("DiscoveredDevices", None)
         for key, name in (("BridgeNfIptables", "iptables"), ("BridgeNfIp6tables", "ip6tables")):
             shown[key] = _bridged(name)
     if version < (1, 49):
