@@ -52,7 +52,7 @@ UNPACKED = {
 # What the machine's Go builds, in words.
 BUILT = {
     f"compose {compose.VERSION} and its buildx": compose.PROGRAMS,
-    f"buildctl and buildkitd {buildctl.VERSION}": buildctl.PROGRAMS,
+    f"buildctl {buildctl.VERSION}": buildctl.PROGRAMS,
 }
 FUZZER = "atheris>=2.3"
 # libFuzzer's library has the version of its compiler in its name.

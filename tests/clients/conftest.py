@@ -1,6 +1,7 @@
 """What the tests with real clients share: the clients, or a skip with its reason."""
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import pytest
 from tests.clients.building import Building, building
 from tests.harness import web
 from tests.harness.daemon import Daemon
+
+# What a long job makes alone (see tests.long).
+collect_ignore = [] if "ENGINE_TEST_DRIVER" in os.environ else ["test_buildx_driver.py"]
 
 
 class Client:

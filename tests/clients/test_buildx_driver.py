@@ -1,4 +1,7 @@
-"""buildx with its driver docker-container: BuildKit's own daemon, in a privileged container of this engine."""
+"""buildx with its driver docker-container: BuildKit's own daemon, in a privileged container of this engine.
+
+Made by `python3 -m tests --long driver` alone (see conftest), because that daemon takes minutes to build.
+"""
 
 import re
 import shutil
@@ -13,9 +16,7 @@ from tests.__main__ import CACHE
 from tests.clients.building import Building, told
 from tests.clients.cli import said
 from tests.clients.conftest import Client
-from tests.setup.buildctl import PROGRAMS, VERSION
-
-pytestmark = pytest.mark.seldom
+from tests.setup.buildctl import DAEMON, PROGRAMS
 
 
 def libraries(program: str) -> list[str]:
@@ -24,17 +25,23 @@ def libraries(program: str) -> list[str]:
     return re.findall(r"(/\S+) \(0x", listed)
 
 
+@pytest.fixture(scope="module")
+def programs() -> list[Path]:
+    """BuildKit's daemon and its client, of which the first is built now if it was not before."""
+    if not DAEMON.complete(CACHE):
+        with DAEMON.building(CACHE) as built:
+            assert built() == ""
+    return [DAEMON.place(CACHE, "buildkitd"), PROGRAMS.place(CACHE, "buildctl")]
+
+
 @pytest.fixture
-def buildkit(buildx: Building, docker: Client, tag: str) -> str:
+def buildkit(buildx: Building, docker: Client, tag: str, programs: list[Path]) -> str:
     """The name of an image with BuildKit's daemon, and what that needs."""
-    if not PROGRAMS.complete(CACHE):
-        pytest.skip(f"needs buildkitd {VERSION}: {PROGRAMS.unable() or '`python3 -m tests` could not build it'}")
     runc = shutil.which("runc")
     if runc is None:
         pytest.skip("needs runc")
-    for name in ("buildkitd", "buildctl"):
-        shutil.copy(PROGRAMS.place(CACHE, name), buildx.place)
-    shutil.copy(runc, buildx.place)
+    for program in (*programs, runc):
+        shutil.copy(program, buildx.place)
     lines = []
     for library in libraries(runc):
         shutil.copy(library, buildx.place)

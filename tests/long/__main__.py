@@ -8,8 +8,9 @@ Started by `python3 -m tests --long`, which puts what is needed into the tests' 
     api         the tests of tests/api with the Python muxer, by pytest; only when it is named
     user        those of tests/api that can pass with a user's daemon, by pytest; only when it is named
     chaos       the tests of tests/chaos in full, by pytest; only when it is named
+    driver      buildx with BuildKit's own daemon in a container, which is built first; only when it is named
 
-Without a name all but the last three are done. The first input that is answered by anything but a refusal, or that
+Without a name all but the last four are done. The first input that is answered by anything but a refusal, or that
 leaves something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long
 TARGET FILE` asks it again.
 """
@@ -32,6 +33,7 @@ TESTS = {
     "api": ("tests/api", {"ENGINE_TEST_MUXER": "python"}),
     "user": (" ".join(f"tests/api/test_{name}.py" for name in barred.FILES), {"ENGINE_TEST_USER": "1"}),
     "chaos": ("tests/chaos", {"ENGINE_CHAOS": "full"}),
+    "driver": ("tests/clients/test_buildx_driver.py", {"ENGINE_TEST_DRIVER": "1"}),
 }
 RUNS = 100_000
 LONGEST = 2048
