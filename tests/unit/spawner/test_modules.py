@@ -31,7 +31,7 @@ from engine.muxer import select
 from engine.spawner import main, modules
 parts(select(sys.argv[2]))
 # Python's own, which the launcher of a container whose lines go over a network loads from files before its start.
-import _queue, base64, json, ssl, zlib
+import base64, json, ssl, zlib
 modules.keep()
 sys.meta_path.remove(importlib.machinery.PathFinder)
 before = set(sys.modules)
