@@ -9,6 +9,7 @@ import contextlib
 import os
 import posixpath
 import threading
+import time
 from collections.abc import Iterator
 
 from engine.daemon.containers.security import walls
@@ -17,6 +18,8 @@ from engine.errors import Invalid
 from engine.literals import quoted
 from engine.sandbox.cgroups import slices
 
+# Seconds for which a step waits for the end of its container's own cgroup, which the kernel may keep for a moment.
+_LONGEST, _STEP = 0.5, 0.01
 _lock = threading.Lock()
 _using = collections.Counter[str]()  # parents that steps use now, and those above them; guarded by the lock
 _made: set[str] = set()  # those of them that were not there before; guarded by the lock
@@ -47,12 +50,26 @@ def used(engine: ContainerParts, parent: str) -> Iterator[None]:
     finally:
         with _lock:
             _using.subtract(paths)
-            for path in reversed(paths):
-                if not _using[path]:
-                    del _using[path]
-                    if path in _made:
-                        _made.discard(path)
-                        engine.cgroups.leave(path)
+        until = time.monotonic() + _LONGEST
+        while not _removed(engine, paths) and time.monotonic() < until:
+            time.sleep(_STEP)
+        with _lock:
+            _made.difference_update(path for path in paths if not _using[path])
+
+
+def _removed(engine: ContainerParts, paths: list[str]) -> bool:
+    """Remove those of the paths that nobody uses, the lowest first; False where one is still there."""
+    with _lock:
+        for path in reversed(paths):
+            if _using[path]:
+                continue
+            del _using[path]
+            if path in _made:
+                engine.cgroups.leave(path)
+                if _is_there(engine, path):
+                    return False
+                _made.discard(path)
+    return True
 
 
 def _growing(path: str) -> list[str]:

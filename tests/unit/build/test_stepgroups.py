@@ -1,6 +1,7 @@
 """The cgroups that steps lie in by their client's word: which names are taken, and which directories are removed."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,6 +67,17 @@ def test_what_others_use_stays(begin: Callable, tmp_path: Path) -> None:
     (tmp_path / "a" / "other").mkdir()
     end()
     assert names(tmp_path) == ["a", "a/other"]
+
+
+def test_the_end_of_the_steps_own_group_is_waited_for(begin: Callable, tmp_path: Path) -> None:
+    """The kernel may keep it for a moment after the last process."""
+    end = begin("/a/b")
+    (tmp_path / "a" / "b" / "container").mkdir()
+    later = threading.Timer(0.05, (tmp_path / "a" / "b" / "container").rmdir)
+    later.start()
+    end()
+    later.join()
+    assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("parent", ["", "machine.slice"])
