@@ -126,11 +126,8 @@ def test_a_second_signal_is_for_the_daemon(sleeper: Listening) -> None:
     assert "stopped; containers run on" in sleeper.daemon.log
 
 
-def test_a_power_failure_stops_the_containers_of_a_sleeping_engine(
-    sleeper: Listening, listen: Callable[..., Listening]
-) -> None:
-    """SIGPWR: each with its own signal, by a daemon that is started for it."""
-    daemon = sleeper.daemon
+def told_to_stop(daemon: Daemon) -> tuple[str, int]:
+    """A container that ends by a signal of its own, once it can: its id and its first process."""
     if rootfs.program() is None:
         pytest.skip("needs busybox: apt-get install busybox-static")
     daemon.import_busybox()
@@ -138,6 +135,15 @@ def test_a_power_failure_stops_the_containers_of_a_sleeping_engine(
     daemon.begin(one)
     until(lambda: b"sleep" in daemon.request("GET", f"/containers/{one}/top", checked=False).body, "no shell")
     pid = daemon.inspect(one)["State"]["Pid"]
+    return one, pid
+
+
+def test_a_power_failure_stops_the_containers_of_a_sleeping_engine(
+    sleeper: Listening, listen: Callable[..., Listening]
+) -> None:
+    """SIGPWR: each with its own signal, by a daemon that is started for it."""
+    daemon = sleeper.daemon
+    one, pid = told_to_stop(daemon)
     sleeper.sleeps()
     assert sleeper.stop(signal.SIGPWR) == 0
     assert not os.path.exists(f"/proc/{pid}")
@@ -179,13 +185,7 @@ def test_at_a_power_off_the_containers_of_a_sleeping_engine_are_stopped(
 ) -> None:
     """`engine power-off`, which systemd's unit runs. Here no systemd is seen, so it need not be asked."""
     daemon = sleeper.daemon
-    if rootfs.program() is None:
-        pytest.skip("needs busybox: apt-get install busybox-static")
-    daemon.import_busybox()
-    one = daemon.create("sh", "-c", UNTIL_TOLD, StopSignal="SIGUSR1")
-    daemon.begin(one)
-    until(lambda: b"sleep" in daemon.request("GET", f"/containers/{one}/top", checked=False).body, "no shell")
-    pid = daemon.inspect(one)["State"]["Pid"]
+    one, pid = told_to_stop(daemon)
     words = daemon.arguments()
     words[words.index("daemon")] = "power-off"
     without = ["unshare", "--mount", "sh", "-ec", 'mount -t tmpfs none /run; exec "$@"', "sh", *words]
