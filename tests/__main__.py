@@ -29,9 +29,7 @@ LOCAL = CACHE / "debian"
 PROGRAMS = (LOCAL / "usr/bin", LOCAL / "usr/sbin")
 SUCCESS, NO_TESTS = 0, 5  # pytest's exit statuses
 # The files of tests/api in which the muxer has most to do; `--long api` runs all of them with the Python one.
-WITH_THE_PYTHON_MUXER = (
-    *("attach", "exec", "heads", "json_file", "log_drivers", "logs", "many_waiters", "survive", "survive_exec"),
-)
+WITH_THE_PYTHON_MUXER = ("attach", "exec", "heads", "json_file", "log_drivers", "logs", "many_waiters", "survive")
 # Those of which every run makes the tests with a user's daemon too; `--long user` runs all that can pass.
 WITH_A_USERS_DAEMON = ("lifecycle", "exec", "ports", "networks", "changes", "build_run")
 # The markers of what takes minutes: it runs in CI, and where an argument names a file with such tests, or its folder.
@@ -239,7 +237,7 @@ def set_up() -> Path:
 
 
 def workers(arguments: Sequence[str]) -> list[str]:
-    """Two workers for each processor, for half of a test is waiting, unless the arguments say how many.
+    """Three workers for each processor, for most of a test is waiting, unless the arguments say how many.
 
     A file's tests are on one worker; the files that take longest are begun first (see conftest).
     """

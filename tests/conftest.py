@@ -17,6 +17,7 @@ pytest_plugins = ["tests.harness.fixtures"]
 DAEMON_FIXTURES = {"world"}
 # What takes longest comes first, so that no worker is left with it when the others have ended.
 FIRST = (
+    "chaos/test_idle_writes",
     *("api/test_network_crash", "api/test_crash", "unit/muxer/test_sanitizers", "api/test_states_machine"),
     *("api/test_restart_policies", "api/test_stats", "api/test_events", "sandbox/test_copy_attacks"),
     *("api/test_daemon", "api/test_health"),

@@ -48,6 +48,17 @@ def tree(path: Path) -> ast.Module:
 
 
 @functools.cache
+def walked(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of the file: several tests look at all of them."""
+    gc.disable()
+    try:
+        return tuple(ast.walk(tree(path)))
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@functools.cache
 def imports(path: Path) -> tuple[Import, ...]:
     """Every import of the file as the full name of the module (`from engine import errors` is engine.errors)."""
     return tuple(_imports(path))
@@ -56,11 +67,11 @@ def imports(path: Path) -> tuple[Import, ...]:
 def _imports(path: Path) -> Iterator[Import]:
     late = {
         id(inner)
-        for outer in ast.walk(tree(path))
+        for outer in walked(path)
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or of_types(outer)
         for inner in ast.walk(outer)
     }
-    for node in ast.walk(tree(path)):
+    for node in walked(path):
         if isinstance(node, ast.Import):
             for name in node.names:
                 yield Import(name.name, node.lineno, id(node) in late)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.floors.sources import PROJECT, files, name_of, tree
+from tests.floors.sources import PROJECT, files, name_of, tree, walked
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -31,7 +31,7 @@ OURS = Path(__file__).resolve()
 def nodes(kind: type[Node], paths: list[Path]) -> Iterator[tuple[str, Node]]:
     """The nodes of one kind in these files, each with the file and line where it stands."""
     for path in paths:
-        for node in ast.walk(tree(path)):
+        for node in walked(path):
             if isinstance(node, kind):
                 yield f"{name_of(path)}:{getattr(node, 'lineno', 0)}", node
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.floors.rooms import BASE, DAEMONS_OWN, OPEN_TO_ALL, ROOMS, TYPES
-from tests.floors.sources import PROJECT, Import, exists, files, imports, module, name_of, of_types, tree
+from tests.floors.sources import PROJECT, Import, exists, files, imports, module, name_of, of_types, walked
 
 DAEMON_TOWER = ("engine.daemon", "engine.client")
 CONTAINER_TOWER = (
@@ -40,6 +40,7 @@ IDLE_NETWORK = {
     *(f"engine.daemon.network.{name}" for name in ("firewall", "firewall.control")),
 }
 ENGINE_FILES = files(".py", trees=("engine",))
+ENGINE_MODULES = {module(path): path for path in ENGINE_FILES}
 
 
 def inside(name: str, room: str) -> bool:
@@ -116,7 +117,7 @@ def test_the_engine_imports_the_standard_library_only() -> None:
 
 def late_in(path: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
     """For each `if TYPE_CHECKING:` with an `else:`: what a type checker imports, what Python stands in for, by name."""
-    for node in ast.walk(tree(path)):
+    for node in walked(path):
         if not of_types(node) or not node.orelse:
             continue
         if all(isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) for one in node.orelse):
@@ -131,7 +132,7 @@ def test_what_is_imported_late_goes_through_one_helper() -> None:
     places = [
         f"{name_of(path)}:{inner.lineno}"
         for path in ENGINE_FILES
-        for function in ast.walk(tree(path))
+        for function in walked(path)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for inner in ast.walk(function)
         if isinstance(inner, ast.ImportFrom) and (inner.module or "").split(".")[0] in ("engine", "_muxer")
@@ -154,14 +155,15 @@ def test_nothing_waits_that_is_there_anyway() -> None:
     """What a module's other imports load already is imported with them."""
     needless = []
     for path in ENGINE_FILES:
-        there = loaded_by(module(path))
-        needless += [f"{name_of(path)}: {full}" for _, made in late_in(path) for full in made.values() if full in there]
+        waiting = [full for _, made in late_in(path) for full in made.values()]
+        there = loaded_by(module(path)) if waiting else {}
+        needless += [f"{name_of(path)}: {full}" for full in waiting if full in there]
     assert needless == []
 
 
 def circles() -> list[list[str]]:
     """Groups of modules that need each other (Tarjan: strongly connected components), also by imports in functions."""
-    needs = {module(path): {found.module for found in imports(path)} - {TYPES} for path in ENGINE_FILES}
+    needs = {name: {found.module for found in imports(path)} - {TYPES} for name, path in ENGINE_MODULES.items()}
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
     open_: list[str] = []
@@ -202,11 +204,10 @@ def test_the_parts_are_types_alone() -> None:
 
 def loaded_by(name: str) -> dict[str, str]:
     """Each module of the project that importing `name` loads, and which one brought it in."""
-    paths = {module(path): path for path in ENGINE_FILES}
     brought = {name: ""}
     for one in (queue := [name]):
-        for found in imports(paths[one]):
-            if not found.late and found.module in paths and found.module not in brought:
+        for found in imports(ENGINE_MODULES[one]):
+            if not found.late and found.module in ENGINE_MODULES and found.module not in brought:
                 brought[found.module] = one
                 queue.append(found.module)
     return brought
@@ -290,7 +291,7 @@ def test_the_numbers_of_strangers_are_read_in_one_room() -> None:
     """`engine.literals`, as Go reads them: int() and float() take what Go refuses, and break at 4,300 digits."""
     found = set()
     for path in files(".py", trees=("engine/daemon",)):
-        for node in ast.walk(tree(path)):
+        for node in walked(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("int", "float"):
                 found.add(str(path.relative_to(PROJECT / "engine" / "daemon").with_suffix("")))
     assert found == {name for names in NUMBERS.values() for name in names}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from engine.spawner.modules import MODULES
 from engine.wire import endpoint, exitfile, wakeup
 from tests.floors.rooms import BASE
-from tests.floors.sources import PROJECT, imports, module, tree
+from tests.floors.sources import PROJECT, imports, module, walked
 from tests.floors.test_imports import CONTAINER_TOWER, ENGINE_FILES, inside, loaded_by
 
 PATHS = {module(path): path for path in ENGINE_FILES}
@@ -59,7 +59,7 @@ def makers() -> Iterator[str]:
     """Each module of what outlives the daemon that makes something in the host's file system."""
     for path in ENGINE_FILES:
         if any(inside(module(path), room) for room in ROOMS):
-            names = {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
+            names = {node.attr for node in walked(path) if isinstance(node, ast.Attribute)}
             if names & {"O_CREAT", "bind", "makedirs", "mkdir", "mkfifo", "mknod", "symlink"}:
                 yield module(path)
 
