@@ -292,8 +292,8 @@ def parts(beside: Sequence[str], arguments: Sequence[str]) -> Iterator[list[Part
     """
     in_ci = not arguments and os.environ.get("CI", "").lower() in ("1", "true")
     made = [marker for marker in MINUTES if in_ci or is_named(marker, arguments)]
-    left = ("alone", "guest") if "seldom" in made else ("alone", "guest", "seldom")
-    common = " and ".join(f"not {marker}" for marker in left)
+    left = "not guest" if "seldom" in made else "not guest and not seldom"
+    common = f"not alone and {left}"
     first = [Part("the tests that can run beside each other", [*beside, "-m", common, *arguments])]
     if not arguments:
         files = [f"tests/api/test_{name}.py" for name in WITH_THE_PYTHON_MUXER]
@@ -303,7 +303,8 @@ def parts(beside: Sequence[str], arguments: Sequence[str]) -> Iterator[list[Part
         again = "some of tests/api with a user's daemon"
         first.append(Part(again, [*beside, "-n", "2", "-m", common, *files], {"ENGINE_TEST_USER": "1"}))
     yield first
-    yield [Part("the tests that measure time, alone", ["-m", "alone", *(arguments or with_marker("alone"))])]
+    files = arguments or with_marker("alone")
+    yield [Part("the tests that measure time, alone", ["-m", f"alone and {left}", *files])]
     if "guest" in made:
         install_guest()
         yield [Part("what a guest shows", ["-m", "guest", *arguments])]

@@ -12,7 +12,7 @@ from tests.harness.daemon import Daemon
 from tests.harness.fixtures import running
 from tests.harness.listening import until
 
-pytestmark = pytest.mark.usefixtures("busybox")
+pytestmark = [pytest.mark.seldom, pytest.mark.usefixtures("busybox")]
 
 TRAPS = "trap 'echo told; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
 DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"

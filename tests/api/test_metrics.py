@@ -8,7 +8,7 @@ import pytest
 from tests.harness.daemon import Daemon
 from tests.harness.listening import until
 
-pytestmark = pytest.mark.usefixtures("busybox")
+pytestmark = [pytest.mark.seldom, pytest.mark.usefixtures("busybox")]
 
 PORT = 9323
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\\]|\\\\.)*",?)+)\})? (\S+)')

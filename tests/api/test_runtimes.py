@@ -14,7 +14,7 @@ from tests.harness.fixtures import running
 from tests.harness.listening import until
 from tests.harness.namespaces import Namespaces
 
-pytestmark = pytest.mark.usefixtures("busybox")
+pytestmark = [pytest.mark.seldom, pytest.mark.usefixtures("busybox")]
 
 NAMES = ("crun", "runc")
 # crun refuses a host that has both versions of cgroups, with controllers in the second one: here it is a host with one.

@@ -192,7 +192,7 @@ def test_the_half_that_stays_keeps_a_few_pages_of_its_own(asleep):
     staying = stat_field(said["pid"], 4)
     with open(f"/proc/{staying}/smaps_rollup") as file:
         sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in file) if "kB" in rest}
-    # 72 were measured, and 220 after thousands of tests: it is forked from this process, whose heap has grown holes then.
+    # 72 were measured, and 220 after thousands of tests: it is forked from this process, whose heap has holes then.
     assert sizes["Private_Dirty"] < 400
 
 
