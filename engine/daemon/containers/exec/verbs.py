@@ -187,7 +187,8 @@ def _run(
     with one.changed:
         one.pid, one.pid_start = started.pid, started.pid_start
         one.move("running")
-    engine.monitors.keep(one.id, lambda _, message: _heard(engine, one, message))
+        # Who sees that it runs looks at the link for its end, which must be watched by then.
+        engine.monitors.keep(one.id, lambda _, message: _heard(engine, one, message))
 
 
 def _launch(
