@@ -28,27 +28,41 @@ _CREDENTIALS, _TOKEN = methods.AUTH + "Credentials", methods.AUTH + "FetchToken"
 _CLIENT = "engine"
 
 
-def credentials(session: Session, domain: str) -> Object | None:
-    """What the client has for a registry, as `images.registry.auth` takes it; None where it offers nothing."""
+Check = Callable[[], None]
+"""Raises once nobody waits any more, which ends the wait for what a client does not answer."""
+
+
+def credentials(session: Session, domain: str, check: Check) -> Object | None:
+    """What the client has for a registry, as `images.registry.auth` takes it; None where it offers nothing.
+
+    Raises Lost, and what `check` raises.
+    """
     host = _HUB if domain == "docker.io" else domain
-    found = _credentials(session, host) if _CREDENTIALS.lower() in session.offers else {}
+    found = _credentials(session, host, check) if _CREDENTIALS.lower() in session.offers else {}
     if _TOKEN.lower() in session.offers:
-        found[auth.TOKEN] = _fetching(session, host)
+        found[auth.TOKEN] = _fetching(session, host, check)
     return {**found, "serveraddress": host} if found else None
 
 
-def of_session(id: str) -> Callable[[str], Object | None]:
+def of_session(id: str, check: Check) -> Callable[[str], Object | None]:
     """What gives the credentials that the client of that session has; of no session there are none.
 
     What it returns raises NotFound for a session that does not come.
     """
-    return lambda domain: credentials(sessions.find(id), domain) if id else None
+    return lambda domain: credentials(sessions.find(id), domain, check) if id else None
 
 
-def _credentials(session: Session, host: str) -> Object:
+def _credentials(session: Session, host: str, check: Check) -> Object:
     asked: messages.CredentialsRequest = {"Host": host}
     try:
-        found = unary(session.link, _CREDENTIALS, messages.CredentialsRequest, messages.CredentialsResponse, asked)
+        found = unary(
+            session.link,
+            _CREDENTIALS,
+            messages.CredentialsRequest,
+            messages.CredentialsResponse,
+            asked,
+            check=check,
+        )
     except grpc.Failed:  # as from a client that has none
         return {}
     if not found["Secret"]:
@@ -58,7 +72,7 @@ def _credentials(session: Session, host: str) -> Object:
     return {"username": found["Username"], "password": found["Secret"]}
 
 
-def _fetching(session: Session, host: str) -> Callable[[str, str, list[str]], str]:
+def _fetching(session: Session, host: str, check: Check) -> Callable[[str, str, list[str]], str]:
     def fetch(realm: str, service: str, scopes: list[str]) -> str:
         """A token for these scopes; empty where the client has nothing to fetch any. Raises Lost, Unauthorized."""
         asked: messages.FetchTokenRequest = {
@@ -69,7 +83,10 @@ def _fetching(session: Session, host: str) -> Callable[[str, str, list[str]], st
             "Scopes": scopes,
         }
         try:
-            return unary(session.link, _TOKEN, messages.FetchTokenRequest, messages.FetchTokenResponse, asked)["Token"]
+            found = unary(
+                session.link, _TOKEN, messages.FetchTokenRequest, messages.FetchTokenResponse, asked, check=check
+            )
+            return found["Token"]
         except grpc.Failed as error:
             if error.status.code in (grpc.UNIMPLEMENTED, grpc.NOT_FOUND):
                 return ""

@@ -170,6 +170,7 @@ def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
         if not ref:  # which no build is going to have
             raise NotFound("no such job ")
         with jobs.used(ref) as job:
+            call.stream.check = job.check  # a client that takes no answer does not keep the build from its end
             call.send(method(engine, own(job), asked))
 
     def converse(call: Call[Any, Any]) -> None:
@@ -183,9 +184,13 @@ def served_to(engine: DaemonParts, asker: Asker) -> dict[str, Callable[[Any], No
     """The methods by their paths, for the connection of one frontend."""
 
     def run(method: Callable[[DaemonParts, Asker, Any], Any], call: Call[Any, Any]) -> None:
-        call.send(method(engine, asker, call.one()))
+        call.stream.check = asker.job.check
+        asked = call.one()
+        with jobs.worked_for(asker.job):  # the program may end before its calls do
+            call.send(method(engine, asker, asked))
 
     def converse(call: Call[Any, Any]) -> None:
-        execprocess.exec_process(engine, asker, call)
+        with jobs.worked_for(asker.job):
+            execprocess.exec_process(engine, asker, call)
 
     return {path: functools.partial(run, method) for path, method in _METHODS.items()} | {_EXEC: converse}

@@ -39,7 +39,8 @@ class Outgoing(Generic[Asked, Answer]):
                 ),
                 *((b"content-type", grpc.CONTENT_TYPE), (b"te", b"trailers")),
                 *metadata,
-            ]
+            ],
+            check,
         )
         self.stream.check = check
 
@@ -77,10 +78,19 @@ class Outgoing(Generic[Asked, Answer]):
 
 
 def unary(
-    link: Link, path: str, asked: type[Asked], answer: type[Answer], message: Asked, metadata: list[Field] | None = None
+    link: Link,
+    path: str,
+    asked: type[Asked],
+    answer: type[Answer],
+    message: Asked,
+    metadata: list[Field] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Answer:
-    """Call a method that takes one message and answers one. Raises Invalid, Lost, `grpc.Failed`."""
-    with Outgoing[Asked, Answer](link, path, asked, answer, metadata or []) as call:
+    """Call a method that takes one message and answers one. check: as `Stream.check`
+
+    Raises Invalid, Lost, `grpc.Failed`.
+    """
+    with Outgoing[Asked, Answer](link, path, asked, answer, metadata or [], check) as call:
         call.send(message)
         call.end()
         found = call.receive()

@@ -58,7 +58,7 @@ class ClientFiles:
                 how = Fetching(
                     lambda count, _: come(count),
                     self._job.check,
-                    SessionGiver(self._session),
+                    SessionGiver(self._session, self._job.check),
                     self._asked.keep_git_dir,
                     self._asked.subdir,
                     not self._asked.own_dockerfile,

@@ -38,6 +38,7 @@ class ClientStore:
                 messages.InfoResponse,
                 {"digest": digest},
                 self._fields,
+                self._check,
             )
         except grpc.Failed as error:
             if error.status.code == grpc.NOT_FOUND:

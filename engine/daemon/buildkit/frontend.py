@@ -53,7 +53,7 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inp
     session = sessions.find(job.asked["Session"])
     end_with(session, job)
     scans = attestwishes.read(options).generator is not None
-    solver = job.workroom(engine).solver(told.Vertices(job.progress), SessionGiver(session))
+    solver = job.workroom(engine).solver(told.Vertices(job.progress), SessionGiver(session, job.check))
     directories = InputDirectories(inputs or {}, job.progress, engine.images.layer_root, solver.snapshot)
     with ClientFiles(engine.settings.data_root, job, session, asked) as files, directories:
         given = _given(asked, files, directories)
@@ -116,7 +116,7 @@ def _built(
         target=asked.target,
         platform=asked.platform,
         host=asked.host,
-        credentials=lambda domain: authority.credentials(session, domain),
+        credentials=lambda domain: authority.credentials(session, domain, job.check),
     )
     job.captured.dockerfile(asked.filename, text)
     checked = Checked(engine.images, job, asked, Source(asked.filename, text), ignored, chosen)
@@ -137,7 +137,7 @@ def _built(
 
             local.loading = Node(Loading(local, fetch)).output()
         room = job.workroom(engine)
-        solver = room.solver(output, SessionGiver(session))
+        solver = room.solver(output, SessionGiver(session, job.check))
         with Bases(engine, room.keeper, chosen, job.progress, job.caller, job.captured) as bases:
             wanted = [replace(chosen, platform=each) for each in _platforms(asked)]
             named = ContextFinding(asked, files, session, job.check, inputs, bases.find, policy)

@@ -209,12 +209,19 @@ def end(job: Job) -> None:
 def used(ref: str) -> Iterator[Job]:
     """The build of that ref, which does not end before the `with` does. Raises NotFound."""
     job = find(ref)
+    with worked_for(job):
+        yield job
+
+
+@contextlib.contextmanager
+def worked_for(job: Job) -> Iterator[None]:
+    """The build does not end before the `with` does. Raises NotFound where it has ended."""
     with _changed:
-        if _running.get(ref) is not job:
-            raise NotFound(f"no such job {ref}")
+        if _running.get(job.ref) is not job:
+            raise NotFound(f"no such job {job.ref}")
         job.users += 1
     try:
-        yield job
+        yield
     finally:
         with _changed:
             job.users -= 1

@@ -47,7 +47,9 @@ class Stream:
         self.fields = fields
         self.trailers: list[Field] | None = None
         self._link = link
-        self._waiting: collections.deque[Data] = collections.deque()
+        # One run of bytes: a peer may send each in a frame of its own, and an object for each would take 100 times that.
+        self._waiting = bytearray()
+        self._taken = 0  # of the window, with padding
         self._messages = grpc.Messages(_LARGEST_MESSAGE)
         self._ready: collections.deque[bytes] = collections.deque()
         self._ended = False  # the peer says nothing more
@@ -61,18 +63,15 @@ class Stream:
         """The next message; None once the peer has ended its side. Raises Lost, `grpc.Failed`."""
         while not self._ready:
             with self._changed:
-                while not (self._waiting or self._ended or self._cut):
+                while not (self._taken or self._ended or self._cut):
                     self._wait()
-                if not self._waiting:
+                if not self._taken:
                     if self._cut:
                         raise Lost(self._cut)
                     self._messages.end()
                     return None
-                pieces = tuple(self._waiting)
-                self._waiting.clear()
-                self._link.consumed(self.number, sum(piece.taken for piece in pieces))
-            for piece in pieces:
-                self._ready.extend(self._messages.feed(piece.data))
+                data = self._take()
+            self._ready.extend(self._messages.feed(data))
         return self._ready.popleft()
 
     def answered(self) -> list[Field]:
@@ -122,12 +121,20 @@ class Stream:
     def cancel(self, code: int = http2frames.CANCEL) -> None:
         """End the call at once, in both directions."""
         with self._changed:
-            while self._waiting:  # nobody reads these any more, and they take room on the connection
-                self._link.consumed(self.number, self._waiting.popleft().taken)
+            self._take()  # nobody reads it any more, and it takes room on the connection
             self._link.http.reset(self.number, code)
             self._link.forget(self.number)
             self.cut("the call was ended")
             self._link.flush()
+
+    def _take(self) -> bytes:
+        """What has come and waits; the peer is told that there is room again. The caller holds the lock."""
+        data, taken = bytes(self._waiting), self._taken
+        self._waiting.clear()
+        self._taken = 0
+        if taken:
+            self._link.consumed(self.number, taken)
+        return data
 
     @property
     def gone(self) -> str:
@@ -160,7 +167,8 @@ class Stream:
     def came(self, event: Headers | Data) -> None:
         """Take what the peer has sent."""
         if isinstance(event, Data):
-            self._waiting.append(event)
+            self._waiting += event.data
+            self._taken += event.taken
         elif self.fields is None:
             self.fields = event.fields
             self.trailers = event.fields if event.ended else None
@@ -319,13 +327,15 @@ class Link:
                 self._opening.notify_all()
         return None
 
-    def open(self, fields: list[Field]) -> Stream:
-        """Begin a call; waits while the peer takes no more streams. Raises Lost."""
+    def open(self, fields: list[Field], check: Callable[[], None] | None = None) -> Stream:
+        """Begin a call; waits while the peer takes no more streams. check: as `Stream.check`. Raises Lost."""
         with self.lock:
             while not self._over and not self.http.may_open():
                 if self.http.over or self.http.gone:
                     raise Lost("the connection is about to end")
-                self._opening.wait()
+                self._opening.wait(_LOOK_SECONDS)
+                if check is not None:
+                    check()
             if self._over:
                 raise Lost(self._over)
             number = self.http.open(fields)

@@ -8,7 +8,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from engine.daemon.buildkit import methods
 from engine.daemon.buildkit.calling import Outgoing, unary
@@ -16,7 +16,7 @@ from engine.daemon.buildkit.messages import session as messages
 from engine.daemon.buildkit.messages.session import BytesMessage
 from engine.daemon.buildkit.sessions import Session
 from engine.daemon.runtime import worker
-from engine.errors import EngineError
+from engine.errors import EngineError, Unavailable
 from engine.protocols import grpc
 
 _ABSENT = (grpc.NOT_FOUND, grpc.UNIMPLEMENTED)
@@ -26,17 +26,25 @@ _MOST = 32  # connections to one agent at a time
 
 
 class SessionGiver:
-    """A `Giver` that asks a session."""
+    """A `Giver` that asks a session. check: raises once nobody waits any more, which ends the wait for an answer"""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, check: Callable[[], None]) -> None:
         self._session = session
+        self._check = check
 
     def secret(self, id: str) -> bytes | None:
         """The secret of that name. Raises Lost, `grpc.Failed`."""
         path = methods.SECRETS + "GetSecret"
         asked: messages.GetSecretRequest = {"ID": id}
         try:
-            found = unary(self._session.link, path, messages.GetSecretRequest, messages.GetSecretResponse, asked)
+            found = unary(
+                self._session.link,
+                path,
+                messages.GetSecretRequest,
+                messages.GetSecretResponse,
+                asked,
+                check=self._check,
+            )
         except grpc.Failed as error:
             if error.status.code in _ABSENT:
                 return None
@@ -66,7 +74,14 @@ class SessionGiver:
         path = methods.SSH + "CheckAgent"
         asked: messages.CheckAgentRequest = {"ID": id}
         try:
-            unary(self._session.link, path, messages.CheckAgentRequest, messages.CheckAgentResponse, asked)
+            unary(
+                self._session.link,
+                path,
+                messages.CheckAgentRequest,
+                messages.CheckAgentResponse,
+                asked,
+                check=self._check,
+            )
         except grpc.Failed:
             return False
         return True
@@ -97,6 +112,11 @@ class _Forwarding:
                 self._open.append(peer)
             worker.begin("agent connection", lambda peer=peer: self._forward(peer))  # type: ignore[misc]
 
+    def _check(self) -> None:
+        """Raise Unavailable once the step has ended."""
+        if self._over:
+            raise Unavailable("the step that has the agent has ended")
+
     def end(self) -> None:
         """End all of them."""
         with self._lock:
@@ -110,7 +130,7 @@ class _Forwarding:
         field = (b"buildkit.ssh.id", self._id.encode("utf-8", "replace"))
         try:
             with Outgoing[BytesMessage, BytesMessage](
-                self._session.link, methods.SSH + "ForwardAgent", BytesMessage, BytesMessage, [field]
+                self._session.link, methods.SSH + "ForwardAgent", BytesMessage, BytesMessage, [field], self._check
             ) as call:
                 answered = threading.Event()
                 worker.begin("agent answers", lambda: self._answers(call, peer, answered))

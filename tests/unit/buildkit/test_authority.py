@@ -17,6 +17,10 @@ from tests.harness.links import LONG, running
 
 CREDENTIALS, TOKEN = methods.AUTH + "Credentials", methods.AUTH + "FetchToken"
 CHALLENGE = 'Bearer realm="https://tokens.example/t",service="registry",scope="repository:a/b:pull"'
+def nothing() -> None:
+    """Somebody waits all the time."""
+
+
 Made = Callable[[dict[str, Callable[[Call], None]]], Session]
 
 
@@ -53,7 +57,7 @@ def password(call: Call[messages.CredentialsRequest, messages.CredentialsRespons
 
 def header(session: Session) -> str:
     """With which a registry is asked that wants a token; its token server gives `by-password` to who has a password."""
-    found = Credentials.of(authority.credentials(session, "registry.example"))
+    found = Credentials.of(authority.credentials(session, "registry.example", nothing))
 
     def fetch(_url: str, headers: dict[str, str], _form: dict[str, str] | None) -> tuple[int, dict]:
         return (200, {"token": "by-password"}) if "Authorization" in headers else (401, {})
@@ -102,5 +106,5 @@ def test_what_a_client_cannot_or_may_not_is_told(client: Made) -> None:
 
 
 def test_a_client_that_has_nothing(client: Made) -> None:
-    assert authority.credentials(client({}), "registry.example") is None
-    assert authority.credentials(client({CREDENTIALS: password}), "other.example") is None
+    assert authority.credentials(client({}), "registry.example", nothing) is None
+    assert authority.credentials(client({CREDENTIALS: password}), "other.example", nothing) is None

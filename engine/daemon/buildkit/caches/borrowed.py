@@ -29,7 +29,7 @@ def registry(engine: DaemonParts, job: Job, attrs: Attrs) -> Opened:
     def opened() -> CachePlace:
         settings = engine.settings
         trusted = (*settings.insecure_registries, *((reference.domain,) if insecure else ()))
-        auth = authority.credentials(sessions.find(job.asked["Session"]), reference.domain)
+        auth = authority.credentials(sessions.find(job.asked["Session"]), reference.domain, job.check)
         endpoint = registries(reference, (), tuple(trusted), auth)[-1]
         return InRegistry(endpoint, reference.digest or reference.tag, job.check)
 

@@ -153,8 +153,8 @@ class RegistryCache(_Whole):
         plan = Plan(
             [Document(made.manifest_part, made.manifest)], blobs, frozenset(part["digest"] for part in made.parts)
         )
-        auth = authority.credentials(work.session(), self._reference.domain)
         check = work.job.check
+        auth = authority.credentials(work.session(), self._reference.domain, check)
         push_plan(work.store, self._reference, plan, self._insecure, auth, lambda _: check(), check)
         work.vertex.count(f"writing cache image manifest {made.manifest_part['digest']}", 0, ended=True)
         return {MANIFEST: documents.dump(made.manifest_part).decode()}

@@ -87,7 +87,7 @@ class ImageExporter:
                 layers[line["id"]] = detail["current"]
                 vertex.count("pushing layers", sum(layers.values()))
 
-        auth = authority.credentials(work.session(), name.domain)
+        auth = authority.credentials(work.session(), name.domain, work.job.check)
         push_target(work.engine.images, under, composed.target, self._insecure, auth, progress, work.job.check)
         vertex.count("pushing layers", sum(layers.values()), ended=True)
         vertex.count(f"pushing manifest for {name.canonical}@{digest}", 0, ended=True)

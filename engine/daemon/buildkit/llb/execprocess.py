@@ -93,7 +93,7 @@ def release_container(
 def _work(engine: DaemonParts, job: Job) -> Work:
     room = job.workroom(engine)
     session = sessions.find(job.asked["Session"]) if job.asked["Session"] else None
-    giver = SessionGiver(session) if session is not None else None
+    giver = SessionGiver(session, job.check) if session is not None else None
     waiting = contextlib.nullcontext
     return Work(engine, room.keeper, Untold(), room.scratch, job.watch, job.check, waiting, giver, room.allowed)
 

@@ -100,7 +100,7 @@ def solve(
 
 
 def _image(engine: DaemonParts, job: Job, name: str) -> Image:
-    options = Options(credentials=authority.of_session(job.asked["Session"]))
+    options = Options(credentials=authority.of_session(job.asked["Session"], job.check))
     image = bases.find(engine, name, "", options, lambda _line: None, set(), job.gone)
     job.workroom(engine).keeper.hold(image)
     return image

@@ -35,12 +35,12 @@ class Solving:
         if session is not None:
             frontend.end_with(session, job)
         self.shown = vertices.Shown(job.progress)
-        giver = SessionGiver(session) if session is not None else None
+        giver = SessionGiver(session, job.check) if session is not None else None
         self._solver = job.workroom(engine).solver(self.shown, giver)
         self._scope = Scope(
             session.id if session is not None else "",
             platforms.host(),
-            _credentials(session),
+            _credentials(session, job),
             job.captured,
             self.shown.meet,
             self._solver.snapshot,
@@ -68,10 +68,10 @@ class Solving:
         return Tree(platform, found.parts, {}, steps=steps)
 
 
-def _credentials(session: Session | None) -> Callable[[str], Object | None]:
+def _credentials(session: Session | None, job: Job) -> Callable[[str], Object | None]:
     if session is None:
         return lambda _domain: None
-    return lambda domain: authority.credentials(session, domain)
+    return lambda domain: authority.credentials(session, domain, job.check)
 
 
 _changed = threading.Lock()

@@ -52,7 +52,7 @@ def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | Non
                 found = engine.images.find(name, str(wanted))
                 words = ""
                 return Resolved(found.id, documents.dump(found.config))
-        credentials = authority.of_session(job.asked["Session"])(reference.domain)
+        credentials = authority.of_session(job.asked["Session"], job.check)(reference.domain)
         asked = resolution.resolve(engine.images, name, str(wanted), credentials)
         words = ""
         return Resolved(asked.digest, asked.data)

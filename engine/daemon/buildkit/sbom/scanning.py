@@ -60,7 +60,7 @@ def _found(engine: DaemonParts, job: Job, generator: Generator) -> Base:
     """The generator's image, as one of the images that the build uses."""
     name = policyreading.read(job.asked["SourcePolicy"]).image(generator.image.canonical)
     pull = job.asked["FrontendAttrs"].get("image-resolve-mode") == "pull"
-    options = Options(pull=pull, credentials=authority.of_session(job.asked["Session"]))
+    options = Options(pull=pull, credentials=authority.of_session(job.asked["Session"], job.check))
     keeper = job.workroom(engine).keeper
     with Bases(engine, keeper, options, job.progress, job.caller, job.captured) as bases:
         base = bases.find(name, str(platforms.host()))
