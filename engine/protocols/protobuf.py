@@ -34,6 +34,7 @@ _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _LONGEST = 10  # bytes of a varint
 _DEEPEST = 100
 _MOST_VALUES = 500_000  # of one message and all that is in it
+_KEYS_EACH = 4  # keys of a message that count as one value
 _FIRST_WRONG = 1 << 29  # number of a field
 _ALL = (1 << 64) - 1
 _SIGN = 1 << 63
@@ -41,14 +42,18 @@ _SIGN = 1 << 63
 
 @dataclass(slots=True)
 class _Bounds:
-    """What one reading may still take. left: values; depth: of messages in each other"""
+    """What one reading may still take. left: values; depth: of messages in each other
+
+    A message has all its keys as soon as it is there, so two bytes may become a hundred times as much. It counts as a
+    value for some of its keys each.
+    """
 
     left: int = _MOST_VALUES
     depth: int = 0
 
-    def take(self) -> None:
-        """One more value."""
-        self.left -= 1
+    def take(self, count: int = 1) -> None:
+        """So many more values."""
+        self.left -= count
         if self.left < 0:
             raise Invalid("protobuf: too many values")
 
@@ -192,6 +197,7 @@ def _read(table: _Table, data: bytes, bounds: _Bounds) -> dict[str, object]:
     bounds.depth += 1
     if bounds.depth > _DEEPEST:
         raise Invalid("protobuf: messages lie too deep in each other")
+    bounds.take((len(table.zeros) + len(table.several)) // _KEYS_EACH)
     found, fields = table.nothing(), table.fields
     place, end = 0, len(data)
     while place < end:

@@ -37,6 +37,12 @@ class Outer(TypedDict, total=False):
     far: Annotated[bool, 2000]
 
 
+class Outers(TypedDict, total=False):
+    """Many of them."""
+
+    outers: Annotated[list[Outer], 1]
+
+
 KINDS = {
     "text": "STRING",
     "data": "BYTES",
@@ -179,6 +185,13 @@ def test_values_are_counted() -> None:
         protobuf.decode(Outer, b"\x82\x01\x00" * 600_000)
     with pytest.raises(Invalid, match="too many values"):
         protobuf.decode(Outer, b"\x7a\xc0\xcf\x24" + bytes(600_000))
+
+
+def test_a_message_of_many_keys_counts_as_several_values() -> None:
+    """Two bytes are one: it has all its keys at once."""
+    assert len(protobuf.decode(Outers, b"\x0a\x00" * 50_000)["outers"]) == 50_000
+    with pytest.raises(Invalid, match="too many values"):
+        protobuf.decode(Outers, b"\x0a\x00" * 200_000)
 
 
 def test_messages_lie_in_each_other_only_so_deep() -> None:
