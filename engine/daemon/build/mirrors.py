@@ -39,10 +39,11 @@ class Mirror:
     root: int
     description: str
 
-    def weighs(self, size: int) -> None:
-        """Note how many bytes its files have, and that a build more uses them."""
+    def weighs(self, size: int, used: bool = True) -> None:
+        """Note how many bytes its files have. used: a build more uses them"""
         older = _facts(self.path)
-        facts = _Facts(size, older.created_ns if older else time.time_ns(), older.uses + 1 if older else 1, "")
+        created, uses = (older.created_ns, older.uses) if older else (time.time_ns(), 0)
+        facts = _Facts(size, created, uses + used, "")
         new = os.path.join(self.path, f"{_FACTS}.new")
         with open(new, "w", encoding="utf-8", errors="replace") as file:
             file.write(f"{facts.size} {facts.created_ns} {facts.uses}\n{self.description}")

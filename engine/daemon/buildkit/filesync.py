@@ -25,6 +25,8 @@ from engine.protocols.hpack import Field
 
 _FAREWELL_SECONDS = 2.0
 _AT_A_TIME = 32  # files that were asked for and have not come whole
+_WEIGHED_EACH = 64 << 20  # bytes that come before the mirror's weight is noted again
+_MOST_LAST_WORDS = 1000  # packets after all has come
 _PATH = methods.FILES + "DiffCopy"
 
 
@@ -69,11 +71,10 @@ def receive(
     Raises Invalid, Unavailable, SystemFailure, and what `check` raises.
     """
     with Outgoing[Packet, Packet](link, _PATH, Packet, Packet, wanted.fields(), check) as call:
-        receiving = _Receiving(call, kept.root, progress)
+        receiving = _Receiving(call, kept, progress)
         try:
             listing = receiving.listed()
-            kept.weighs(listing.weight)  # before anything comes: the client may go at any time
-            receiving.fetch(mirror.settle(kept.root, listing))
+            receiving.fetch(mirror.settle(kept.root, listing), listing.weight)
             mirror.finish(kept.root, listing)
         except OSError as error:
             fault = SystemFailure(f"cannot store the build context: {(error.strerror or str(error)).lower()}")
@@ -103,11 +104,12 @@ class _Coming:
 class _Receiving:
     """The daemon's side of one conversation."""
 
-    def __init__(self, call: Outgoing[Packet, Packet], root: int, progress: Callable[[int], None]) -> None:
+    def __init__(self, call: Outgoing[Packet, Packet], kept: Mirror, progress: Callable[[int], None]) -> None:
         self._call = call
-        self._root = root
+        self._kept, self._root = kept, kept.root
         self._progress = progress
-        self._come = 0
+        self._come = self._weighed = 0
+        self._there = 0  # about the bytes that need not come
         self._open: dict[int, _Coming] = {}
 
     def _next(self) -> Packet:
@@ -127,8 +129,25 @@ class _Receiving:
             listing.add(said["stat"])
         return listing
 
-    def fetch(self, files: list[Entry]) -> None:
-        """Ask for these, and write what comes."""
+    def fetch(self, files: list[Entry], weight: int) -> None:
+        """Ask for these, and write what comes. weight: of the mirror, once they are there
+
+        The mirror weighs what has come, not what the client says: for a lie, the mirrors of others would be removed.
+        """
+        missing = sum(entry.size for entry in files)
+        check_room(self._root, missing)
+        self._there = weight - missing
+        self._kept.weighs(self._there)
+        try:
+            self._fetch(files)
+        finally:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        self._weighed = self._come
+        self._kept.weighs(self._there + self._come, used=False)
+
+    def _fetch(self, files: list[Entry]) -> None:
         waiting = iter(files)
         left = len(files)
         for entry in waiting:
@@ -165,6 +184,8 @@ class _Receiving:
         view = memoryview(data)
         while view:
             view = view[os.write(file.fd, view) :]
+        if self._come - self._weighed >= _WEIGHED_EACH:
+            self._weigh()
         self._progress(self._come)
 
     def refuse(self, error: EngineError) -> None:
@@ -178,8 +199,8 @@ class _Receiving:
 
     def ended(self) -> None:
         """Read the client's own end."""
-        while (packet := self._call.receive()) is not None:
-            if packet["type"] not in (fsutil.FINISH, fsutil.STAT):
+        for count, packet in enumerate(self._call.every()):
+            if packet["type"] not in (fsutil.FINISH, fsutil.STAT) or count >= _MOST_LAST_WORDS:
                 raise Invalid("the client sends data that nobody has asked for")
 
     def close(self) -> None:

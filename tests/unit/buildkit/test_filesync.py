@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from engine.daemon.build.mirrors import Mirror
 from engine.daemon.buildkit import filesync
 from engine.daemon.buildkit.filesync import Wanted
+from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Stat
 from engine.errors import EngineError, Invalid, Unavailable
 from tests.harness.amounts import amount
@@ -202,6 +203,54 @@ def test_a_file_that_changes_meanwhile_ends_in_words(changed: Callable[[bytes], 
             receive(Sender(theirs, data=changed), ours, place)
         receive(Sender(theirs), ours, Path(f"{place}2"))
         assert (ours / "a").read_text() == "hello"
+
+
+def weight(ours: Path) -> int:
+    """What is noted of the mirror."""
+    return int((ours.parent / "facts").read_text().split(" ")[0])
+
+
+@pytest.mark.parametrize(("size", "words"), [(1 << 62, "do not fit"), (1 << 20, "it has changed")])
+def test_a_mirror_weighs_what_has_come_and_not_what_is_said(size: int, words: str) -> None:
+    """A lie would have the mirrors of all others removed, as those were not used for longer."""
+
+    def lying(directory: Path) -> list[Stat]:
+        return [{**entry, "size": size if entry["path"] == "lie" else entry["size"]} for entry in stats(directory)]
+
+    with directories() as (theirs, ours, place):
+        (theirs / "honest").write_text("x" * 1000)
+        receive(Sender(theirs), ours, place)
+        before = weight(ours)
+        (theirs / "lie").write_text("y" * 1000)
+        with pytest.raises(EngineError, match=words):
+            receive(Sender(theirs, listed=lying), ours, Path(f"{place}2"))
+        assert before <= weight(ours) <= before + 10_000
+        receive(Sender(theirs), ours, Path(f"{place}3"))
+        assert weight(ours) > before + 1000
+
+
+def test_a_mirror_weighs_more_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon may be killed at any time, and a file may be as large as the disk."""
+    monkeypatch.setattr(filesync, "_WEIGHED_EACH", 40_000)
+    with directories() as (theirs, ours, place):
+        (theirs / "large").write_bytes(bytes(200_000))
+        weights: list[int] = []
+        sender = Sender(theirs, data=lambda data: data[:-1])
+        with pytest.raises(Invalid), monkeypatch.context() as patched:
+            patched.setattr(Mirror, "weighs", lambda _self, size, used=True: weights.append(size))
+            receive(sender, ours, place)
+        assert weights == sorted(weights) and len(weights) > 4 and weights[-1] == 4096 + 199_999
+
+
+def test_a_client_that_never_stops_saying_that_it_has_ended() -> None:
+    class Talkative(Sender):
+        def serve(self, packets: Iterator[fsutil.Packet], context: object) -> Iterator[fsutil.Packet]:
+            yield from super().serve(packets, context)  # type: ignore[arg-type]
+            for _ in range(100_000):
+                yield {"type": fsutil.FINISH}
+
+    with directories() as (theirs, ours, place), pytest.raises(Invalid, match="nobody has asked for"):
+        receive(Talkative(theirs), ours, place)
 
 
 def test_a_client_without_that_directory() -> None:
