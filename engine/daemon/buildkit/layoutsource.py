@@ -53,7 +53,7 @@ class LayoutSource:
                 with work.waiting(), work.keeper.incoming() as into:
                     self.store.fetch(part["digest"], part["size"], into)
                     into.keep()
-            tree = tree.above(work.keeper.borrowed(diff_id, part, tree))
+            tree = tree.above(work.keeper.borrowed(diff_id, part, tree, work.check))
         return (tree,)
 
 

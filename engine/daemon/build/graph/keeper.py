@@ -5,6 +5,7 @@ they are used.
 """
 
 import contextlib
+import io
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
@@ -13,14 +14,21 @@ from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.images import image as documents
 from engine.daemon.images import making
 from engine.daemon.images.catalogue import Catalogue
-from engine.daemon.images.content import Incoming, digest_of
+from engine.daemon.images.content import Incoming, digest_of, sha256
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
 from engine.daemon.streams import Source
 from engine.daemon.tar.writer import END
 from engine.errors import Invalid, NotFound
+from engine.late import TYPE_CHECKING, late
 
+if TYPE_CHECKING:  # loaded by the first blob that is given for a layer that is there
+    from engine.daemon.tar import compression
+else:
+    compression = late("engine.daemon.tar.compression")
+
+_PIECE = 256 * 1024
 EMPTY_LAYER = digest_of(END)
 """The diff id of a layer without members."""
 
@@ -36,6 +44,7 @@ class Keeper:
         self._pinned: list[str] = []
         self._held: list[str] = []
         self._images: dict[str, Snapshot] = {}  # by the digest of the manifest
+        self._verified: set[tuple[str, str]] = set()  # blobs, and the layers that they were found to be
 
     def __enter__(self) -> "Keeper":
         self._session.__enter__()
@@ -118,16 +127,40 @@ class Keeper:
         except NotFound:
             return None
 
-    def borrowed(self, diff_id: str, descriptor: Object, below: Snapshot) -> Part:
+    def borrowed(self, diff_id: str, descriptor: Object, below: Snapshot, check: Callable[[], None]) -> Part:
         """A layer above `below` whose blob is in the store and pinned, unpacked now if it was not before.
 
+        Whoever gives the blob says that it is the layer, so that is looked at also where the layer is there already:
+        results of later steps name both. check: called now and then; it raises to end this
         Raises Invalid where the blob is another layer than that, SystemFailure.
         """
-        content = self.store.content
-        layer = self._session.layer(diff_id, lambda: content.open(descriptor["digest"]))
+        pair = (descriptor["digest"], diff_id)
+        unpacked = False
+
+        def opened() -> io.RawIOBase:
+            nonlocal unpacked
+            unpacked = True
+            return self.store.content.open(descriptor["digest"])
+
+        layer = self._session.layer(diff_id, opened, check)
+        if not unpacked and pair not in self._verified:
+            self._verify(*pair, check)
+        with self._lock:
+            self._verified.add(pair)
         part = Part(layer, descriptor)
         self._session.settle([each.layer for each in below.above(part).parts])
         return part
+
+    def _verify(self, digest: str, diff_id: str, check: Callable[[], None]) -> None:
+        """Raise Invalid unless the tar in the blob has that digest."""
+        hashed = sha256()
+        with self.store.content.open(digest) as blob:
+            plain = compression.Unpacked(compression.Peeked(blob))
+            while data := plain.read(_PIECE):
+                check()
+                hashed.update(data)
+        if f"sha256:{hashed.hexdigest()}" != diff_id:
+            raise Invalid(f"the blob {digest} is another layer than {diff_id}")
 
     def _layer(self, diff_id: str) -> Layer:
         with self._lock:

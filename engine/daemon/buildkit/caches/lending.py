@@ -3,7 +3,7 @@
 A result is found by the identity of a step, which says all that decides what the step makes. What was lent serves the
 one build that named the cache: it is never kept as the engine's own result, nor shown to a build beside it, since
 whoever fills a cache could claim anything of it (CVE-2024-24557). That a blob is the layer that the cache takes it for
-is looked at, too: results of later steps name both. A thread of its own reads the caches when the build begins; any
+is looked at, too (`Keeper.borrowed`). A thread of its own reads the caches when the build begins; any
 thread of the build may ask, and waits for that without a lock.
 """
 
@@ -21,16 +21,13 @@ from engine.daemon.buildkit.caches.cacheplaces import CachePlace
 from engine.daemon.buildkit.caches.manifests import CacheBlob
 from engine.daemon.buildkit.progress import Progress
 from engine.daemon.images import image as documents
-from engine.daemon.images.content import Content, sha256
 from engine.daemon.jsontext import Object
 from engine.daemon.runtime import worker
-from engine.daemon.tar.compression import Peeked, Unpacked
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid
 
 _INLINE = "moby.buildkit.cache.v0"
 _LOOK_SECONDS = 0.2
-_PIECE = 256 * 1024
 _MOST_IMAGES = 32  # of one index whose images have caches inside
 log = logging.getLogger(__name__)
 
@@ -92,7 +89,6 @@ class Lender:
         self._check = check
         self._lock = threading.Lock()
         self._closed = False  # guarded by the lock, as are the next
-        self._verified: set[tuple[str, str]] = set()
         self._open: list[tuple[CachePlace, Known]] = []  # complete once `_ready` is set
         self._ready = threading.Event()
 
@@ -174,19 +170,4 @@ class Lender:
             with keeper.incoming() as into:
                 place.fetch(digest, size, into)
                 into.keep()
-        if (digest, blob.diff_id) not in self._verified:
-            self._verify(content, digest, blob.diff_id)
-            with self._lock:
-                self._verified.add((digest, blob.diff_id))
-        return keeper.borrowed(blob.diff_id, blob.descriptor, below)
-
-    def _verify(self, content: Content, digest: str, diff_id: str) -> None:
-        """Raise Invalid unless the tar in the blob has that digest."""
-        hashed = sha256()
-        with content.open(digest) as blob:
-            plain = Unpacked(Peeked(blob))
-            while data := plain.read(_PIECE):
-                self._check()
-                hashed.update(data)
-        if f"sha256:{hashed.hexdigest()}" != diff_id:
-            raise Invalid(f"the blob {digest} of the cache is another layer than {diff_id}")
+        return keeper.borrowed(blob.diff_id, blob.descriptor, below, self._check)

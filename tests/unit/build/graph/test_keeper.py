@@ -1,0 +1,69 @@
+"""Layers that somebody gives to a build: each is what it is said to be, whether it is unpacked now or was before."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.images import image as documents
+from engine.daemon.jsontext import Object
+from engine.errors import EngineError, Invalid
+from tests.unit.images.made import archive, digest, member, store
+
+
+class Gone(EngineError):
+    """The caller has gone."""
+
+
+def nothing() -> None:
+    """Somebody waits all the time."""
+
+
+def given(keeper: Keeper, blob: bytes) -> Object:
+    """The descriptor of a blob that the build was given."""
+    keeper.pin([digest(blob)])
+    keeper.store.content.put(blob)
+    return documents.descriptor(f"{documents.OCI_LAYER}+gzip", digest(blob), len(blob))
+
+
+def refused(keeper: Keeper, diff_id: str, part: Object, check: Callable[[], None] = nothing) -> bool:
+    """Whether the blob is refused as that layer."""
+    try:
+        keeper.borrowed(diff_id, part, Snapshot(), check)
+    except Invalid:
+        return True
+    return False
+
+
+def test_a_blob_that_is_said_to_be_a_layer_that_is_there_is_looked_at(tmp_path: Path) -> None:
+    """Else whoever knows a digest has the layer of another, and steps on it are kept with a blob that is no such layer:
+    the next build that makes them pushes it.
+    """
+    private = archive(member("secret", b"of another client"))
+    lie = gzip.compress(archive(member("anything", b"else")))
+    images = store(tmp_path)
+    with Keeper(images) as owner:
+        own = given(owner, gzip.compress(private))
+        assert not refused(owner, digest(private), own)
+        with Keeper(images) as other:
+            part = given(other, lie)
+            for _ in range(2):
+                assert refused(other, digest(private), part)
+            assert not refused(other, digest(private), given(other, gzip.compress(private, 1)))
+            assert not refused(other, digest(private), own)
+
+
+def test_looking_at_a_blob_ends_with_its_build(tmp_path: Path) -> None:
+    tar = archive(member("x", b"y"))
+    images = store(tmp_path)
+
+    def gone() -> None:
+        raise Gone
+
+    with Keeper(images) as owner, Keeper(images) as other:
+        assert not refused(owner, digest(tar), given(owner, gzip.compress(tar)))
+        with pytest.raises(Gone):
+            other.borrowed(digest(tar), given(other, gzip.compress(tar)), Snapshot(), gone)
