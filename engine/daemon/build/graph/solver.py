@@ -27,8 +27,10 @@ from engine.dataclass import dataclass
 from engine.errors import CommandFailed, EngineError, Invalid
 
 _LOOK_SECONDS = 0.2
-# Threads of one build, of which most wait: for a client, a server, another build.
+# Threads of one call of `solve`, of which most wait: for a client, a server, another build.
 _MOST_THREADS = 32
+# Threads of all calls of one solver: a node may solve further nodes, and these further ones again.
+_MOST_HELPERS = 64
 
 
 class Teller(Protocol):
@@ -122,7 +124,7 @@ class Solver:
     def __init__(self, build: Build) -> None:
         self._build = build
         self._solved: dict[str, Solved] = {}
-        self._lock = threading.Lock()
+        self._helpers = threading.Semaphore(_MOST_HELPERS)
 
     def snapshot(self, wanted: Input) -> Snapshot:
         """The tree of an output, solved now if it was not before. Raises EngineErrors, and what the caller raises."""
@@ -144,15 +146,19 @@ class Solver:
             return
         for node in todo:
             self._build.teller.planned(node)
-        with _Run(self._build, self._solved, todo) as run:
+        with _Run(self._build, self._solved, todo, self._helpers) as run:
             run.finish()
 
 
 class _Run:
     """One call of `solve`. All fields below `_changed` are guarded by it."""
 
-    def __init__(self, build: Build, solved: dict[str, Solved], todo: list[Node]) -> None:
+    def __init__(
+        self, build: Build, solved: dict[str, Solved], todo: list[Node], helpers: threading.Semaphore
+    ) -> None:
+        """helpers: has one for each thread that may yet be started"""
         self._build = build
+        self._helpers = helpers
         self._place = {node.key: place for place, node in enumerate(todo)}
         self._todo = todo
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -193,19 +199,22 @@ class _Run:
 
     def _help(self) -> None:
         """Work in a thread that was started for it."""
-        with self._changed:
-            self._called -= 1
-            if self._over:
-                return
-            self._threads += 1
         try:
-            self._work()
-        except BaseException as error:
-            self._fail(error)
-        finally:
             with self._changed:
-                self._threads -= 1
-                self._changed.notify_all()
+                self._called -= 1
+                if self._over:
+                    return
+                self._threads += 1
+            try:
+                self._work()
+            except BaseException as error:
+                self._fail(error)
+            finally:
+                with self._changed:
+                    self._threads -= 1
+                    self._changed.notify_all()
+        finally:
+            self._helpers.release()
 
     @property
     def _over(self) -> bool:
@@ -239,7 +248,7 @@ class _Run:
         """
         there += self._called
         wanted = min(len(self._ready), self._build.most - self._running)
-        if wanted > there and self._threads + self._called < _MOST_THREADS:
+        if wanted > there and self._threads + self._called < _MOST_THREADS and self._helpers.acquire(blocking=False):
             self._called += 1
             worker.begin("build", self._help)
 

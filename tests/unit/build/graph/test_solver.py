@@ -87,6 +87,32 @@ def test_no_thread_stays() -> None:
     assert not set(threading.enumerate()) - before
 
 
+def test_nodes_that_solve_nodes_have_few_threads_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each level of a graph within a graph would have as many again for each thread of the one around it."""
+    monkeypatch.setattr(solver, "_MOST_HELPERS", 4)
+    log, most = Log(), 0
+    target = Solver(build(Known(), 2))
+
+    def deeper(name: str, levels: int) -> Node:
+        def solve(work: Work) -> None:
+            nonlocal most
+            with work.waiting():
+                most = max(most, sum(thread.name == "build" for thread in threading.enumerate()))
+                if levels:
+                    target.solve([node(f"{name}.", log, *(deeper(f"{name}{each}", levels - 1) for each in range(4)))])
+                else:
+                    time.sleep(0.01)
+
+        return node(name, log, does=solve)
+
+    before = sum(thread.name == "build" for thread in threading.enumerate())
+    target.solve([deeper("n", 3)])
+    assert log.made.count("n") == 1 and len(log.made) == sum(4**level for level in range(4)) + sum(
+        4**level for level in range(3)
+    )
+    assert 1 < most <= 4 + before
+
+
 def test_a_result_is_found_again() -> None:
     log, known = Log(), Known()
     first = solved(node("a", log), known)
