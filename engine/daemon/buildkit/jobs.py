@@ -26,13 +26,14 @@ from engine.daemon.buildkit.provenance.captured import Captured
 from engine.daemon.buildkit.workroom import Workroom
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass, field
-from engine.errors import Conflict, EngineError, NotFound, Unavailable
+from engine.errors import Conflict, EngineError, Invalid, NotFound, Unavailable
 
 Found = TypeVar("Found")
 
 _PATIENCE_SECONDS = 6.0  # as long as BuildKit waits for a build that a client asks about before it begins
 _MOST_ENDED = 8
 _MOST_RUNNING = 1000
+_MOST_PROGRAMS = 32  # frontends of images at work for one build, in each other and side by side
 
 
 class Lender(Protocol):
@@ -54,7 +55,8 @@ class Job:
 
     named: caches that the client's frontend has named, beside those of its first call
     captured: what the build has used; allowed: entitlements that the client has asked for and may have
-    returned: what the client's own frontend gave back; users: calls that are at work for it, guarded by `_changed`
+    returned: what the client's own frontend gave back
+    users: calls that are at work for it; programs: frontends of images that are; both guarded by `_changed`
     """
 
     ref: str
@@ -69,6 +71,7 @@ class Job:
     returned: Result | None = None
     failure: EngineError | None = None
     users: int = 0
+    programs: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)  # of the answer, and of the descriptors and `_closed`
     _closed: bool = False
     _lenders: tuple[Lender, ...] = ()  # guarded by `_opening`, as is the next
@@ -226,6 +229,20 @@ def worked_for(job: Job) -> Iterator[None]:
         with _changed:
             job.users -= 1
             _changed.notify_all()
+
+
+@contextlib.contextmanager
+def program(job: Job) -> Iterator[None]:
+    """A frontend of an image works for the build. Raises Invalid where too many do: each may ask for further ones."""
+    with _changed:
+        if job.programs >= _MOST_PROGRAMS:
+            raise Invalid(f"{_MOST_PROGRAMS} frontends of images are at work for the build already")
+        job.programs += 1
+    try:
+        yield
+    finally:
+        with _changed:
+            job.programs -= 1
 
 
 def find(ref: str) -> Job:

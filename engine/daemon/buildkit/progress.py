@@ -13,12 +13,16 @@ from collections.abc import Iterator
 from engine.daemon.buildkit.messages.control import StatusResponse, VertexStatus, VertexWarning
 from engine.daemon.buildkit.messages.control import Vertex as VertexMessage
 from engine.daemon.buildkit.messages.known import Timestamp, moment
+from engine.errors import Invalid
 
 _MOST_LOGGED = 2 << 20  # bytes of one vertex
 _MOST_KEPT = 32 << 20  # bytes of all that one build's commands have written, with what each piece costs
 _COST = 500
+_MOST_STEPS = 30_000
+_LONGEST_NAME = 16 * 1024
 _CLIPPED = b"\n[output clipped, log limit 2MiB reached]\n"
 STDOUT, STDERR = 1, 2
+_NOTHING: StatusResponse = {}
 
 
 def now() -> Timestamp:
@@ -32,15 +36,21 @@ class Progress:
     def __init__(self, ref: str) -> None:
         self._ref = ref
         self._changed = threading.Condition()
-        self._events: list[StatusResponse] = []  # guarded by `_changed`
+        self._events: list[StatusResponse] = []  # guarded by `_changed`; what a later one replaces is empty
         self._over = False
         self._count = self._kept = 0
         self.followed = False
 
     def vertex(self, name: str, inputs: tuple[str, ...] = (), digest: str = "") -> "Vertex":
-        """A step that is going to be made. inputs: digests of those that it needs; digest: its own, if it has one"""
+        """A step that is going to be made. inputs: digests of those that it needs; digest: its own, if it has one
+
+        Raises Invalid where a build has too many: frontends and graphs may name any number.
+        """
+        name = name[:_LONGEST_NAME]
         with self._changed:
             self._count += 1
+            if self._count > _MOST_STEPS:
+                raise Invalid(f"a build has at most {_MOST_STEPS} steps")
             mark = f"{self._ref} {self._count} {name}"
         if not digest:
             digest = f"sha256:{hashlib.sha256(mark.encode('utf-8', 'surrogateescape')).hexdigest()}"
@@ -48,11 +58,14 @@ class Progress:
         vertex.tell()
         return vertex
 
-    def add(self, event: StatusResponse) -> None:
-        """One more event."""
+    def add(self, event: StatusResponse, replaced: int = -1) -> int:
+        """One more event; its place. replaced: place of an older one, of which whoever comes late need not be told"""
         with self._changed:
+            if replaced >= 0:
+                self._events[replaced] = _NOTHING
             self._events.append(event)
             self._changed.notify_all()
+            return len(self._events) - 1
 
     def warn(self, name: str, warning: VertexWarning) -> None:
         """A warning that belongs to the last step of that name, if there is one."""
@@ -87,7 +100,7 @@ class Progress:
             place += len(found)
             if not found:
                 yield None
-            yield from found
+            yield from filter(None, found)
 
 
 class Vertex:
@@ -103,6 +116,7 @@ class Vertex:
         self._cached = False
         self._logged = 0
         self._running: dict[str, VertexStatus] = {}
+        self._counted: dict[str, int] = {}  # the place of what was told last of each
 
     def tell(self, completed: Timestamp | None = None, error: str = "") -> None:
         """Tell how it stands."""
@@ -142,7 +156,7 @@ class Vertex:
         known |= {"name": name, "current": current, "total": total, "timestamp": told}
         if ended:
             known["completed"] = told
-        self._progress.add({"statuses": [{**known}]})
+        self._counted[id] = self._progress.add({"statuses": [{**known}]}, self._counted.get(id, -1))
 
     def end(self, error: str = "") -> None:
         """It has ended. error: why it failed"""

@@ -103,6 +103,59 @@ def test_a_frontend_is_promised_only_so_many_results(monkeypatch: pytest.MonkeyP
         known.add(references.Reference({}, lambda: None))  # type: ignore[arg-type,return-value]
 
 
+def test_the_definitions_of_what_a_frontend_is_promised_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "_MOST_BYTES", 3000)
+    known = references.References()
+    whole = {"ops": [bytes(500)], "metadata": {}, "Source": {"locations": {}, "infos": [{"data": bytes(500)}]}}
+    for _ in range(3):
+        known.add(references.Reference(whole, lambda: None))  # type: ignore[arg-type,return-value]
+    with pytest.raises(Invalid, match="at most 3000 bytes"):
+        known.add(references.Reference(whole, lambda: None))  # type: ignore[arg-type,return-value]
+
+
+def test_programs_at_work_for_a_build_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may ask for a hundred further ones at once, and these again."""
+    monkeypatch.setattr(jobs, "_MOST_PROGRAMS", 2)
+    job = begun()
+    with jobs.program(job), jobs.program(job), pytest.raises(Invalid, match="2 frontends of images"):
+        with jobs.program(job):
+            pass
+    with jobs.program(job):
+        jobs.end(begun())
+    jobs.end(job)
+
+
+def test_steps_are_not_without_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.daemon.buildkit.progress._MOST_STEPS", 3)
+    progress = Progress("r")
+    for _ in range(3):
+        progress.vertex("x" * 100_000)
+    with pytest.raises(Invalid, match="at most 3 steps"):
+        progress.vertex("x")
+    progress.close()
+    assert sum(len(each["name"]) for event in progress.follow() if event for each in event["vertexes"]) < 50_000
+
+
+def test_a_transfer_of_a_year_is_one_event_for_who_comes_late() -> None:
+    """A client may send a byte now and then, for ever; each is told to those who watch."""
+    progress, seen = Progress("r"), list[StatusResponse]()
+    following = progress.follow()
+    vertex = progress.vertex("x")
+    for count in range(100):
+        vertex.count("a", count)
+        vertex.count("b", count, ended=count == 99)
+        if count == 50:
+            while event := next(following):
+                seen.append(event)
+    progress.close()
+    seen += [each for each in following if each]
+    told = [(each["ID"], each["current"]) for event in seen for each in event.get("statuses", [])]
+    assert told == [("a", 50), ("b", 50), ("a", 99), ("b", 99)]
+    late = [each for each in progress.follow() if each]
+    assert [(each["ID"], each["current"]) for event in late[1:] for each in event["statuses"]] == [("a", 99), ("b", 99)]
+    assert all(event is not None for event in late)
+
+
 def test_a_build_that_is_given_up_ends_every_wait() -> None:
     job = begun()
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from engine.daemon.build import bases
 from engine.daemon.build.conversing import Listener, Speaker, converse
 from engine.daemon.build.options import Options
-from engine.daemon.buildkit import authority, methods, workers
+from engine.daemon.buildkit import authority, jobs, methods, workers
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.llb import returned
@@ -88,7 +88,8 @@ def solve(
     ending = _Ending()
     asker = Asker(job, inputs, ending.answer, References(), Rooms(), depth + 1)
     try:
-        _run(engine, job, speaker, serve(engine, asker), vertex, ending)
+        with jobs.program(job):
+            _run(engine, job, speaker, serve(engine, asker), vertex, ending)
         if ending.failure is not None:
             raise ending.failure
         answer = returned.read(ending.result, asker.references) if ending.result is not None else Answer()
