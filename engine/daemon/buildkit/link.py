@@ -47,7 +47,7 @@ class Stream:
         self.fields = fields
         self.trailers: list[Field] | None = None
         self._link = link
-        # One run of bytes: a peer may send each in a frame of its own, and an object for each would take 100 times that.
+        # One run of bytes: a peer may send each in a frame of its own, and an object for each takes 100 times as much.
         self._waiting = bytearray()
         self._taken = 0  # of the window, with padding
         self._messages = grpc.Messages(_LARGEST_MESSAGE)

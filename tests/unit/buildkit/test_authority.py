@@ -17,6 +17,8 @@ from tests.harness.links import LONG, running
 
 CREDENTIALS, TOKEN = methods.AUTH + "Credentials", methods.AUTH + "FetchToken"
 CHALLENGE = 'Bearer realm="https://tokens.example/t",service="registry",scope="repository:a/b:pull"'
+
+
 def nothing() -> None:
     """Somebody waits all the time."""
 

@@ -132,7 +132,7 @@ def test_a_build_does_not_end_below_a_call_of_a_program_that_has_ended(job: Job)
         jobs.end(job)
         order.append("the build")
         assert order == ["the call", "the build"]
-        with pytest.raises(Exception, match="no such job|the build has ended"):
+        with pytest.raises(Exception, match=r"no such job|the build has ended"):
             calling.unary(link, EVALUATE, *methods.TABLES[EVALUATE], {"Ref": id})
 
 

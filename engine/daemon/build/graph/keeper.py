@@ -19,14 +19,9 @@ from engine.daemon.images.image import Image
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
 from engine.daemon.streams import Source
+from engine.daemon.tar.compression import Peeked, Unpacked
 from engine.daemon.tar.writer import END
 from engine.errors import Invalid, NotFound
-from engine.late import TYPE_CHECKING, late
-
-if TYPE_CHECKING:  # loaded by the first blob that is given for a layer that is there
-    from engine.daemon.tar import compression
-else:
-    compression = late("engine.daemon.tar.compression")
 
 _PIECE = 256 * 1024
 EMPTY_LAYER = digest_of(END)
@@ -155,7 +150,7 @@ class Keeper:
         """Raise Invalid unless the tar in the blob has that digest."""
         hashed = sha256()
         with self.store.content.open(digest) as blob:
-            plain = compression.Unpacked(compression.Peeked(blob))
+            plain = Unpacked(Peeked(blob))
             while data := plain.read(_PIECE):
                 check()
                 hashed.update(data)

@@ -153,9 +153,7 @@ class Solver:
 class _Run:
     """One call of `solve`. All fields below `_changed` are guarded by it."""
 
-    def __init__(
-        self, build: Build, solved: dict[str, Solved], todo: list[Node], helpers: threading.Semaphore
-    ) -> None:
+    def __init__(self, build: Build, solved: dict[str, Solved], todo: list[Node], helpers: threading.Semaphore) -> None:
         """helpers: has one for each thread that may yet be started"""
         self._build = build
         self._helpers = helpers
