@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from engine import origin
 from engine.daemon import adopt, dataroot, dump, interrupted, loglines, notify, proxyvariables, slumber
 from engine.daemon.api.server import Servers
+from engine.daemon.awaiting import Awaited
 from engine.daemon.containers import files
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.exec import homes
@@ -93,7 +94,6 @@ else:
 log = logging.getLogger(__name__)
 
 _FIRST_ANSWERS = 0.3  # seconds for clients that have waited for the start, before memory is tidied up
-_AWAITED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPWR)
 
 
 @dataclass(slots=True)
@@ -155,9 +155,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
     os.umask(0o022)
     memory.one_arena()
     _lift_descriptors()
-    # Blocked before other threads exist, because they inherit the mask: so only `sigwaitinfo` takes these signals,
-    # whichever thread the kernel would choose.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    awaited = Awaited()
     dataroot.make(settings)
     with (
         dataroot.locked("data", settings.data_root),
@@ -190,10 +188,10 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         if settings.selinux_enabled and not labels.kernel_has():
             log.warning("this kernel has no SELinux: containers run without labels, as without --selinux-enabled")
         manager.ready()
-        first = signal.sigtimedwait(_AWAITED, _FIRST_ANSWERS)
+        first = awaited.next(_FIRST_ANSWERS)
         _tidy()
-        while (told := _told(may_end) if first is None else first.si_signo) == signal.SIGHUP:
-            first = None
+        while (told := first or _told(awaited, may_end)) == signal.SIGHUP:
+            first = 0
             manager.reloading()
             reload.reload(engine, read)
             manager.ready()
@@ -223,16 +221,14 @@ def _tidy() -> None:
     gc.freeze()  # these objects live as long as the daemon: no collection needs to walk them
 
 
-def _told(may_end: "idle.Idle | None") -> int:
+def _told(awaited: Awaited, may_end: "idle.Idle | None") -> int:
     """Wait for a signal; returns its number, or 0 once the daemon has fallen asleep."""
-    # Not `sigwait`: there the handler of another signal (SIGUSR1) would not run until one of these signals came.
     while may_end is not None and (left := may_end.left()) is not None:
-        told = signal.sigtimedwait(_AWAITED, left)
-        if told is not None:
-            return told.si_signo
+        if told := awaited.next(left):
+            return told
         if may_end.falls_asleep():
             return 0
-    return signal.sigwaitinfo(_AWAITED).si_signo
+    return awaited.next()
 
 
 def _lift_descriptors() -> None:

@@ -9,7 +9,7 @@ because after a fork every new object copies a page. The module keeps no state a
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 _COMMON = {
     "clone3": 435,
@@ -35,6 +35,7 @@ _GENERIC = {
     "seccomp": 277,
     "setdomainname": 162,
     "setns": 268,
+    "signalfd4": 74,
     "umount2": 39,
     "unshare": 97,
 }
@@ -53,6 +54,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "seccomp": 317,
         "setdomainname": 171,
         "setns": 308,
+        "signalfd4": 289,
         "umount2": 166,
         "unshare": 272,
     },
@@ -72,6 +74,7 @@ NUMBERS: dict[str, dict[str, int]] = {
         "seccomp": 383,
         "setdomainname": 121,
         "setns": 375,
+        "signalfd4": 355,
         "umount2": 52,
         "unshare": 337,
     },
@@ -191,6 +194,7 @@ _prctl = _bind("prctl", _INT, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ct
 _rt_sigaction = _bind("rt_sigaction", _INT, _TEXT, _POINTER, ctypes.c_size_t)
 _seccomp = _bind("seccomp", _UINT, _UINT, _POINTER)
 _setdomainname = _bind("setdomainname", _TEXT, ctypes.c_size_t)
+_signalfd4 = _bind("signalfd4", _INT, _TEXT, ctypes.c_size_t, _INT)
 _umount2 = _bind("umount2", _TEXT, _INT)
 
 # The standard library has these two since Python 3.12.
@@ -234,6 +238,15 @@ def default_action(number: int) -> None:
     """rt_sigaction(2) to SIG_DFL, also for the signals that the C library reserves for itself (nptl(7))."""
     # the whole struct sigaction of any machine, and the size of the kernel's signal mask
     _rt_sigaction(number, bytes(32), None, 8)
+
+
+def signalfd(numbers: Iterable[int]) -> int:
+    """signalfd(2): a descriptor from which these signals are read, one struct signalfd_siginfo (128 bytes) for each.
+
+    The caller has blocked them. The descriptor is close-on-exec.
+    """
+    mask = sum(1 << number - 1 for number in set(numbers))
+    return _signalfd4(-1, mask.to_bytes(8, _ORDER), 8, os.O_CLOEXEC)
 
 
 def capget() -> tuple[int, int, int]:

@@ -91,6 +91,7 @@ ROOMS = {
     "engine.daemon.streams": (),
     "engine.daemon.loglines": ("engine.daemon.clock",),
     "engine.daemon.proxyvariables": (),
+    "engine.daemon.awaiting": BASE,
     "engine.daemon.dump": ("engine.daemon.loglines",),
     "engine.daemon.jsontext": BASE,
     "engine.daemon.moments": ("engine.daemon.clock",),
