@@ -8,6 +8,7 @@ an image's history.
 from collections.abc import Iterable, Mapping
 
 from engine.daemon.dockerfile.scope import PREDEFINED
+from engine.daemon.dockerfile.words import Counted, Growth
 from engine.literals import BOOLEANS
 
 SCAN_CONTEXT, SCAN_STAGE = "BUILDKIT_SBOM_SCAN_CONTEXT", "BUILDKIT_SBOM_SCAN_STAGE"
@@ -18,7 +19,7 @@ class Arguments:
     """The build arguments of one stage.
 
     given: the client's; automatic: those that name the platforms of the build (TARGETPLATFORM, ...)
-    The set of names that an ARG has named is shared by all stages of a build.
+    The set of names that an ARG has named is shared by all stages of a build, as is what texts may grow by.
     """
 
     def __init__(self, given: Mapping[str, str | None], automatic: Mapping[str, str]):
@@ -27,6 +28,7 @@ class Arguments:
         self._meta: dict[str, str | None] = {}
         self._declared: dict[str, str | None] = {}
         self._consumed: set[str] = set()
+        self.growth = Growth()
 
     def of_stage(self) -> "Arguments":
         """The arguments of a new stage.
@@ -34,7 +36,7 @@ class Arguments:
         It knows what was declared before the first FROM, and declares nothing itself.
         """
         made = Arguments(self._given, self._automatic)
-        made._meta, made._consumed = self._meta, self._consumed
+        made._meta, made._consumed, made.growth = self._meta, self._consumed, self.growth
         return made
 
     def above(self) -> "Arguments":
@@ -53,9 +55,9 @@ class Arguments:
         self._declared[name] = default
         self._consumed.add(name)
 
-    def of_from(self) -> dict[str, str]:
+    def of_from(self) -> Counted:
         """The names and values that a FROM sees, and an ARG before the first FROM."""
-        return {**self._automatic, **self._values(self._meta)}
+        return Counted({**self._automatic, **self._values(self._meta)}, self.growth)
 
     def visible(self) -> dict[str, str]:
         """The arguments that the stage's steps see.

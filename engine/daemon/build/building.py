@@ -203,9 +203,8 @@ def prepare(dockerfile_text: bytes, name: str, options: Options) -> tuple[Docker
             break
         if instruction.keyword == "ARG":
             _declare_before(instruction, arguments, dockerfile.escape)
-    plan = stages.plan(
-        dockerfile, lambda text: words.expand(text, arguments.of_from(), dockerfile.escape), options.target
-    )
+    outer = arguments.of_from()
+    plan = stages.plan(dockerfile, lambda text: words.expand(text, outer, dockerfile.escape), options.target)
     return dockerfile, _with_labels(plan, options.labels), arguments
 
 

@@ -4,7 +4,6 @@ What is in an instruction's words depends on configs alone, which are known once
 graph is made before anything of it is solved. ONBUILD triggers of a base come first in the stage that stands on it.
 """
 
-import copy
 import posixpath
 from collections.abc import Callable, Mapping
 
@@ -68,7 +67,8 @@ class Built:
     def above(self) -> "Built":
         """What a stage begins with that stands on this one."""
         state = State(self.state.arguments, self.state.platform, self.state.escape, author=self.state.author)
-        state.config = copy.deepcopy(self.state.config)
+        state.config = dict(self.state.config)
+        state.arguments.growth.take(len(self.entries))
         return Built(state, self.tree, self.base, list(self.entries))
 
 
@@ -163,7 +163,7 @@ class Conversion:
                 raise Invalid("operating system is not supported")
             return Built(state, None, {})
         found = self.find(base, platform)
-        state.config = copy.deepcopy(found.document.get("config") or {})
+        state.config = dict(found.document.get("config") or {})
         if found.document:
             state.platform = platforms.of(found.document)
         place = self._place()

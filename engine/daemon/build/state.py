@@ -5,7 +5,6 @@ shows them so, and the cache needs them. The images are visible at once, and dur
 serves all of them.
 """
 
-import copy
 import time
 
 from engine.daemon.build.arguments import Arguments
@@ -26,6 +25,8 @@ from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.kernel.syscalls import boot_id
 
+# As many characters does an entry count for, of a list or a table that an instruction makes anew.
+_ENTRY = {list: 4, dict: 16}
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -44,7 +45,7 @@ class State:
     """The state of one stage between two steps.
 
     image: the image that was made last, None on top of nothing; config: the container's config as the next step finds
-    it
+    it; what is in it is shared by stages and images, and never changed in place
     author: what MAINTAINER says in this very stage; command_set: the stage has had a CMD
     escape: the Dockerfile's escape character
     """
@@ -60,14 +61,16 @@ class State:
     def begin(self, image: Image) -> list[str]:
         """Take the image as the stage's base; returns its ONBUILD triggers, which are to be run first."""
         self.image = image
-        self.config = copy.deepcopy(image.config.get("config") or {})
+        self.config = dict(image.config.get("config") or {})
         return self.config.pop("OnBuild", None) or []
 
     def read(self, instruction: Instruction, escape: str) -> Command:
         """The instruction's command, with the variables in its words that it sees here. Raises Invalid."""
         if isinstance(instruction, Given):
             return instruction.command
-        seen = self.environment()
+        found = self.environment()
+        self.arguments.growth.take(len(found))
+        seen = words.Counted(found, self.arguments.growth)
         return instructions.read(
             instruction,
             lambda text: words.expand(text, seen, escape),
@@ -85,8 +88,11 @@ class State:
         if isinstance(command, commands.Maintainer):
             self.author = command.name
             return
-        config = copy.deepcopy(self.config)
+        config = dict(self.config)
         configure.apply(config, command, cmd_set=self.command_set)
+        for key, value in config.items():
+            if type(value) in _ENTRY and value is not self.config.get(key):
+                self.arguments.growth.take(_ENTRY[type(value)] * len(value))
         self.config = config
         self.command_set = self.command_set or isinstance(command, commands.Cmd)
 

@@ -75,6 +75,7 @@ def asked_run(around: Surroundings, state: State, command: commands.Run) -> Aske
     argv, program = _argv(state, command)
     own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
     arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}
+    state.arguments.growth.take(sum(len(name) + len(value) for name, value in arguments.items()))
     shown = sorted(state.arguments.shown(arguments))
     words = [f"|{len(shown)}", *(f"{name}={arguments[name]}" for name in shown), *argv] if arguments else argv
     network = command.network if command.network != "default" else around.host.get("NetworkMode", "default")

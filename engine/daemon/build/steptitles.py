@@ -20,10 +20,11 @@ def title(text: str, command: Command, state: State, escape: str) -> str:
     try:
         if isinstance(command, commands.Run):
             secret = {mount.env: _HIDDEN for mount in command.mounts if mount.type == "secret" and mount.env}
-            lexer = Lexer(text, _seen(state) | secret, escape, keep_quotes=True, keep_escapes=True, keep_unset=True)
+            seen = words.Counted(_seen(state) | secret, state.arguments.growth)
+            lexer = Lexer(text, seen, escape, keep_quotes=True, keep_escapes=True, keep_unset=True)
             found = "".join(piece for piece, _ in lexer.pieces())
         else:
-            found = words.expand(text, _seen(state), escape)
+            found = words.expand(text, words.Counted(_seen(state), state.arguments.growth), escape)
     except Invalid:
         return text
     return found if len(found) <= max(len(text), _LONGEST) else text

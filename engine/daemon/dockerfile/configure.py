@@ -19,6 +19,7 @@ SHELL = ("/bin/sh", "-c")
 _PORT = re.compile(r"(?a:(?:.*:)?(\d{1,5})(?:-(\d{1,5}))?(?:/([a-z]+))?)", re.IGNORECASE)
 _PROTOCOLS = ("tcp", "udp", "sctp")
 _LAST_PORT = 65535
+_LONGEST_PATH = 4096  # PATH_MAX of Linux
 _HEALTH_TIMES = (
     ("Interval", "interval"),
     ("Timeout", "timeout"),
@@ -76,9 +77,16 @@ def workdir(config: Object, path: str) -> str:
     if not path:
         raise Invalid("cannot normalize nothing")
     if path.startswith("/"):
-        return path
+        return _short(path)
     joined = posixpath.normpath(posixpath.join("/", config.get("WorkingDir") or "", path))
-    return "/" + joined.lstrip("/")
+    return _short("/" + joined.lstrip("/"))
+
+
+def _short(path: str) -> str:
+    """The path itself. Each relative one is longer than the one before. Raises Invalid for one that is too long."""
+    if len(path) >= _LONGEST_PATH:
+        raise Invalid(f"the working directory has more than {_LONGEST_PATH - 1} characters")
+    return path
 
 
 def ports(words: tuple[str, ...]) -> Iterator[str]:

@@ -17,6 +17,9 @@ DEEPEST = 50
 LONGEST = 2**21
 """What a text may grow by: no argument and no variable of a process can be longer, by far."""
 
+MOST_IN_ALL = 2**24
+"""Characters of all values that are put into the texts of one file: each of its lines could take a long one again."""
+
 _SPECIAL = "@*#?-$!"
 _SPACES = re.compile(f"[{SPACE}]+")
 _WORD_SPACE = "\t\r "
@@ -55,6 +58,47 @@ def split(pieces: Iterator[tuple[str, bool]]) -> list[str]:
             word = [other]
     words.append("".join(word))
     return [word for word in words if word]
+
+
+class Growth:
+    """What the texts of one file may yet grow by."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MOST_IN_ALL
+
+    def take(self, count: int) -> None:
+        """So many characters were put in. Raises Invalid."""
+        self._left -= count
+        if self._left < 0:
+            raise Invalid("the values of the variables are too long in all")
+
+
+class Counted(Mapping[str, str]):
+    """Variables whose values count as growth when they are looked up."""
+
+    __slots__ = ("_growth", "_values")
+
+    def __init__(self, values: Mapping[str, str], growth: Growth) -> None:
+        self._values, self._growth = values, growth
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        """The value, which is counted. Raises Invalid."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        self._growth.take(len(value))
+        return value
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 @cache

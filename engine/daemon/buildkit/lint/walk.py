@@ -161,7 +161,7 @@ class _Walk:
 
     def _plan(self) -> stages.Plan:
         def expand(text: str) -> str:
-            return words.expand(text, self._outer, self._escape)
+            return words.expand(text, _Variables(self._outer, self._count), self._escape)
 
         try:
             return stages.plan(self._dockerfile, expand, self._around.target)
