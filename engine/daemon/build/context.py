@@ -183,8 +183,9 @@ def _filled(root: int, body: Source, remote: str, dockerfile: str, how: Fetching
         raise SystemFailure(f"remoteURL ({remote}) could not be recognized as URL")
     with contextlib.ExitStack() as stack:
         try:
-            answer = stack.enter_context(web.opened(remote))
+            answer = stack.enter_context(web.opened(remote, check=how.check))
         except EngineError as error:
+            how.check()
             raise type(error)(f"error downloading remote context {remote}: {error}") from error
         return _from_answer(root, answer, remote, dockerfile, how)
 

@@ -80,7 +80,7 @@ def fetch(
 
     checksum: `sha256:` and 64 hex digits that the contents must have, or what the commit begins with; or empty
     progress: takes (bytes so far, bytes in all or -1); shown: the instruction's name for error texts
-    giver: gives secrets for a repository; check: raises once nobody waits any more
+    giver: gives secrets for a repository; check: raises once nobody waits any more; any thread may call it
     keep_git_dir: whether the files of git stay with those of a repository; None where the instruction does not say
     """
     if is_repository(url):
@@ -94,11 +94,12 @@ def fetch(
     if checksum and (algorithm != "sha256" or len(wanted) != 64 or wanted.strip("0123456789abcdef")):
         raise Invalid(f"{shown} failed: invalid checksum {checksum!r}: it must be sha256: and 64 hexadecimal digits")
     try:
-        with remote.opened(url) as answer:
+        with remote.opened(url, check=check) as answer:
             stored = f"fetched-{time.monotonic_ns()}"
             total = _stored(answer, scratch, stored, progress)
             name = _name(url, answer.header("Content-Disposition"))
     except EngineError as error:
+        check()
         raise type(error)(f"{shown} failed: {error}") from error
     if checksum and total != wanted:
         raise Invalid(f"{shown} failed: digest mismatch sha256:{total}: {checksum}")

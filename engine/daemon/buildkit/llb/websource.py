@@ -54,7 +54,7 @@ class WebSource:
         """Download the file. Raises NotFound, SystemFailure, Invalid."""
         with work.waiting():
             told = work.told.downloading("downloading", self.url)
-            fetched = fetching.fetch(self.url, self.checksum, work.scratch, told, shown="http source")
+            fetched = fetching.fetch(self.url, self.checksum, work.scratch, told, shown="http source", check=work.check)
             work.told.downloaded()
         try:
             return (layered.tree(work.keeper, self._chunks(fetched), work.check),)

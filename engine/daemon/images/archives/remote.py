@@ -8,6 +8,7 @@ words of Go's HTTP client. No credentials are sent. Other protocols, and files o
 import contextlib
 import http.client
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -25,6 +26,7 @@ _MOST_REDIRECTS = 10
 _ERROR_TEXT = 1024
 _ESCAPE = re.compile(r"%.{0,2}")
 _TELL_SECONDS = 0.1
+_LOOK_SECONDS = 0.5
 # Enough for a root filesystem or a file of a build. A client sends anything larger as the request's body.
 LARGEST = 64 << 30
 
@@ -65,11 +67,23 @@ def _untold(_: int) -> None:
     """The progress callback of a caller that shows no progress."""
 
 
+def _never() -> None:
+    """The `check` of a caller that waits in any case."""
+
+
 @contextlib.contextmanager
-def opened(url: str, most: int = LARGEST, progress: Callable[[int], None] = _untold) -> Iterator[Remote]:
-    """The file at `url`, also through redirects. Raises Invalid, SystemFailure, NotFound in words of Go's client."""
+def opened(
+    url: str,
+    most: int = LARGEST,
+    progress: Callable[[int], None] = _untold,
+    check: Callable[[], None] = _never,
+) -> Iterator[Remote]:
+    """The file at `url`, also through redirects. check: raises once nobody waits any more; a thread of its own asks it
+
+    Raises Invalid, SystemFailure, NotFound in words of Go's client, and what `check` raises.
+    """
     shown = url
-    with contextlib.closing(Transport()) as connections:
+    with contextlib.closing(Transport()) as connections, _given_up(connections, check):
         for _ in range(_MOST_REDIRECTS):
             answer = _get(connections, url)
             place = answer.headers.get("Location")
@@ -84,6 +98,34 @@ def opened(url: str, most: int = LARGEST, progress: Callable[[int], None] = _unt
         # The body has no time limit as a whole, but has to come at a minimum rate.
         answer.paced.as_blob()
         yield Remote(answer, url, most, progress)
+
+
+@contextlib.contextmanager
+def _given_up(connections: Transport, check: Callable[[], None]) -> Iterator[None]:
+    """Break the connections once `check` raises: a server may be slow, or silent for long."""
+    if check is _never:
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            try:
+                check()
+            except Exception:  # which the thread that reads is told below
+                connections.interrupt()
+                return
+
+    thread = threading.Thread(target=watch, name="download", daemon=True)
+    thread.start()
+    try:
+        yield
+    except EngineError:
+        check()
+        raise
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextlib.contextmanager

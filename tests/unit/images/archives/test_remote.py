@@ -1,10 +1,14 @@
 """Files of the web: found through redirects, never endless, and told of in the words of Go's client."""
 
+import socket
+import threading
+import time
+
 import pytest
 
 from engine.daemon.images.archives import remote
 from engine.daemon.images.registry import paced, transport
-from engine.errors import Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
+from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
 from tests.harness import web
 
 PAGES = {
@@ -113,3 +117,40 @@ def test_a_large_file_may_take_its_time(server, monkeypatch):
 
     monkeypatch.setattr(transport.Transport, "send", send)
     assert len(whole(f"{server}/large")[0]) == 1 << 20
+
+
+class Gone(EngineError):
+    """Nobody waits any more."""
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\nbegun"], ids=["head", "body"]
+)
+def test_a_silent_server_holds_nobody_who_does_not_wait(sent: bytes) -> None:
+    """It says nothing, or stops in the middle; it would be given up after a minute."""
+    waits = threading.Event()
+    threading.Timer(0.3, waits.set).start()
+
+    def check() -> None:
+        if waits.is_set():
+            raise Gone("the client has gone")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            peer, _ = listening.accept()
+            with peer:
+                peer.sendall(sent)
+                while peer.recv(1000):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        began = time.monotonic()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/x"
+        with pytest.raises(Gone), remote.opened(url, check=check) as found:
+            while found.read():
+                pass
+        assert time.monotonic() - began < 20
+        thread.join(20)
+        assert not thread.is_alive()
