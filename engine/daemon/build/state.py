@@ -26,7 +26,7 @@ from engine.errors import Invalid
 from engine.kernel.syscalls import boot_id
 
 # As many characters does an entry count for, of a list or a table that an instruction makes anew.
-_ENTRY = {list: 4, dict: 16}
+_LISTED, _TABLED = 4, 16
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -91,8 +91,8 @@ class State:
         config = dict(self.config)
         configure.apply(config, command, cmd_set=self.command_set)
         for key, value in config.items():
-            if type(value) in _ENTRY and value is not self.config.get(key):
-                self.arguments.growth.take(_ENTRY[type(value)] * len(value))
+            if isinstance(value, (dict, list)) and value is not self.config.get(key):
+                self.arguments.growth.take(len(value) * (_LISTED if isinstance(value, list) else _TABLED))
         self.config = config
         self.command_set = self.command_set or isinstance(command, commands.Cmd)
 
