@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.setup import buildctl, compose, guest, redis, zig
+from tests.setup import buildctl, compose, farguest, guest, redis, zig
+from tests.setup.booting import MACHINES
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -114,7 +115,7 @@ NEEDS = (
     Need(("qemu-utils",), "a boot's copy of the guest's disk", program("qemu-img")),
     *(
         Need((each.package,), "booting the guest", program(each.qemu[0]))
-        for name, each in guest.MACHINES.items()
+        for name, each in MACHINES.items()
         if name == platform.machine()
     ),
 )
@@ -263,6 +264,20 @@ def install_guest() -> None:
         guest.build(CACHE)
 
 
+def install_far_guest() -> None:
+    """Build the guest of another architecture, when this is root on Debian; elsewhere say that there is none."""
+    if farguest.complete(CACHE) or platform.machine() == "aarch64":
+        return
+    if is_debian() and os.geteuid() == 0 and not program(farguest.MACHINE.qemu[0])():
+        unpack([farguest.MACHINE.package])  # its libraries are those of the other qemu, which is installed
+    reason = farguest.unable() or ("" if is_debian() and os.geteuid() == 0 else "it takes root on Debian")
+    if reason:
+        say(f"without a guest of another architecture: {reason}; tests that need it are skipped")
+        return
+    say("building the guest of another architecture, which takes a minute")
+    farguest.build(CACHE)
+
+
 def with_marker(marker: str) -> list[str]:
     """The test files in which a marker stands: to collect all others takes six seconds."""
     files = sorted((PROJECT / "tests").rglob("test_*.py"))
@@ -359,6 +374,7 @@ def main(arguments: Sequence[str]) -> None:
     command = [str(python), "-m", "pytest", HANG]
     if "--guests" in arguments:
         install_guest()
+        install_far_guest()
         os.environ["ENGINE_GUESTS"] = "all"
         rest = [argument for argument in arguments if argument != "--guests"]
         os.execv(python, [*command, "tests/guests", *rest])

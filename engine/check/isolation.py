@@ -13,7 +13,7 @@ import tempfile
 from engine.check.row import MISSING, OK, UNUSED, Check, Found
 from engine.daemon.containers.security import confinement, labels
 from engine.daemon.images.layers import storage
-from engine.kernel import syscalls, userns
+from engine.kernel import modprobe, syscalls, userns
 from engine.sandbox import capabilities, seccomp
 from engine.sandbox.namespaces import NAMESPACES
 from engine.settings import whose
@@ -123,6 +123,7 @@ def _overlay(settings: Settings) -> Found:
     chosen = words(os.path.join(settings.data_root, "storage"))
     if chosen == storage.COPY:
         return Found(MISSING, f"the daemon that made {settings.data_root} found none there, and stays with copies")
+    modprobe.stand_in(modprobe.OVERLAY)
     place = existing(settings.data_root)
     probe = tempfile.mkdtemp(prefix=".engine-check-", dir=place)
     try:

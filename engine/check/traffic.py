@@ -1,7 +1,7 @@
 """Probes what a container's network needs: bridges, veth pairs, nf_tables, forwarding, and firewalls of others.
 
 Each probe runs in a child of its own (see `trial`). Links and tables are made in a new network namespace, which ends
-with the child; of the host's network the probes only read.
+with the child; of the host's network the probes only read. For that the kernel loads modules, as it does for a daemon.
 """
 
 import os
@@ -22,6 +22,7 @@ _MTU = 1500
 
 
 def _links(_: Settings) -> Found:
+    modprobe.stand_in(modprobe.LINKS["bridge"])
     syscalls.unshare(syscalls.CLONE_NEWNET)
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with Netlink() as netlink:
@@ -32,6 +33,7 @@ def _links(_: Settings) -> Found:
 
 
 def _nf_tables(_: Settings) -> Found:
+    modprobe.stand_in(modprobe.FIREWALL)
     syscalls.unshare(syscalls.CLONE_NEWNET)
     with Netlink(nftables.NETFILTER) as netlink:
         nftables.commit(netlink, table.empty("engine-check", table.FAMILIES))

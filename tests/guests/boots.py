@@ -12,7 +12,8 @@ class Boot:
     """A guest, which may be booted several times on one disk.
 
     sittings: the checks of each boot, `MODULE.FUNCTION`; memory: in MB; kernel: arguments for it; short: it is part of
-        every run in CI; clients: the share brings the docker CLI, compose and the SDK
+        every run in CI; clients: the share brings the docker CLI, compose and the SDK; machine: its architecture, empty
+        for that of this host
     """
 
     name: str
@@ -21,6 +22,7 @@ class Boot:
     kernel: tuple[str, ...] = ()
     short: bool = False
     clients: bool = False
+    machine: str = ""
 
     @property
     def checks(self) -> list[str]:
@@ -52,5 +54,6 @@ BOOTS = (
     Boot("clients", (every("check_clients"),), memory=2048, clients=True),
     Boot("no modprobe", (every("check_modules"),)),
     Boot("SELinux", (every("check_selinux"),), kernel=("security=selinux", "selinux=1", "enforcing=0")),
+    Boot("aarch64", ((*every("check_aarch64"), *every("check_limits")),), machine="aarch64"),
     Boot("version 1", (every("check_limits"),), kernel=(VERSION_1, "systemd.legacy_systemd_cgroup_controller=1")),
 )

@@ -3,8 +3,10 @@
 import importlib.util
 import json
 import os
+import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +15,14 @@ import pytest
 
 from tests.__main__ import CACHE
 from tests.guests.boots import BOOTS, Boot
-from tests.setup import compose, guest
+from tests.setup import compose, farguest, guest, zig
+from tests.setup.booting import LONGEST, SHARE
 
 PROJECT = Path(__file__).resolve().parents[2]
-# What a boot and its checks take is bounded by guest.LONGEST; the first check waits for the boot.
-pytestmark = [pytest.mark.guest, pytest.mark.root, pytest.mark.timeout(3 * guest.LONGEST)]
-CHOSEN = [boot for boot in BOOTS if boot.short or os.environ.get("ENGINE_GUESTS") == "all"]
+# What a boot and its checks take is bounded by LONGEST; the first check waits for the boot.
+pytestmark = [pytest.mark.guest, pytest.mark.root, pytest.mark.timeout(3 * LONGEST)]
+POSSIBLE = [boot for boot in BOOTS if boot.machine != platform.machine()]  # all guests have this host's otherwise
+CHOSEN = [boot for boot in POSSIBLE if boot.short or os.environ.get("ENGINE_GUESTS") == "all"]
 CASES = [(boot, check) for boot in CHOSEN for check in boot.checks]
 
 
@@ -44,6 +48,17 @@ def tree(share: Path) -> Path:
     return copy
 
 
+def translate(copy: Path, machine: str) -> None:
+    """Put the C parts of another machine into a copy of the project."""
+    if not zig.complete(CACHE):
+        pytest.skip("needs Zig, which the set-up downloads")
+    target = f"{machine}-linux-gnu"
+    environment = {**os.environ, **zig.variables(CACHE)}
+    subprocess.run([sys.executable, "-m", "_muxer.cross", target], cwd=copy, env=environment, check=True)
+    for made in (copy / "_muxer/targets" / target).iterdir():
+        shutil.move(made, copy / "_muxer" / made.name)
+
+
 def clients(share: Path) -> None:
     """The clients that people have, as far as this machine has them; what their check misses, it says."""
     made = share / "clients"
@@ -62,18 +77,21 @@ def boot(one: Boot, place: Path) -> Outcome:
     """Boot it for each sitting, on one disk."""
     outcome, share, log = Outcome(), place / "share", place / "console"
     share.mkdir()
-    tree(share)
+    copy = tree(share)
+    if one.machine:
+        translate(copy, one.machine)
     if one.clients:
         clients(share)
-    disk = guest.disk(CACHE, place / "disk")
+    booted = (farguest if one.machine else guest).built(CACHE)
+    disk = booted.disk(place / "disk")
     results = share / "results"
     for sitting in one.sittings:
-        command = f"cp -r {guest.SHARE}/engine /opt/" if sitting is one.sittings[0] else "true"
+        command = f"cp -r {SHARE}/engine /opt/" if sitting is one.sittings[0] else "true"
         checks = " ".join(sitting)
         (share / "run.sh").write_text(
-            f"{command}\ncd /opt/engine && python3 -m tests.guests.inside {guest.SHARE}/results {checks}\n"
+            f"{command}\ncd /opt/engine && python3 -m tests.guests.inside {SHARE}/results {checks}\n"
         )
-        guest.boot(CACHE, disk, share, log, one.memory, one.kernel)
+        booted.boot(disk, share, log, one.memory, one.kernel)
     outcome.console = log.read_text(errors="replace")
     if results.exists():
         outcome.lines = {line["check"]: line for line in map(json.loads, results.read_text().splitlines())}
@@ -85,13 +103,14 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Out
     """What came of each guest that was booted so far."""
     if os.geteuid() != 0:
         pytest.skip("needs root: the guest is built with a chroot")
-    if not guest.complete(CACHE):
-        pytest.skip(f"there is no guest: {guest.unable() or 'the set-up has not built it'}")
     yield {}
 
 
 @pytest.mark.parametrize(("one", "check"), CASES, ids=[f"{one.name}-{check.partition('.')[2]}" for one, check in CASES])
 def test_in_the_guest(one: Boot, check: str, outcomes: dict[str, Outcome], tmp_path: Path) -> None:
+    kind = farguest if one.machine else guest
+    if not kind.complete(CACHE):
+        pytest.skip(f"there is no guest: {kind.unable() or 'the set-up has not built it'}")
     if one.name not in outcomes:
         outcomes[one.name] = boot(one, tmp_path)
     line = outcomes[one.name].lines.get(check)

@@ -1,18 +1,13 @@
 """A Debian guest with systemd and cgroup v2, for what this host cannot show: built once below the cache, then booted.
 
-Run by the set-up and by tests/guests, as root on Debian. The guest runs under software emulation, since a machine for
-tests seldom has KVM. Its disk is a file; a boot writes to a copy of its own. It has no network.
+Run by the set-up and by tests/guests, as root on Debian.
 """
 
-import hashlib
 import platform
 import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from tests.setup.booting import MACHINES, MOUNT, SHARE, Guest, Machine, archive, marked, run
 
 SUITE = "bookworm"
 INCLUDED = (
@@ -22,12 +17,8 @@ INCLUDED = (
 )
 BUILDERS = ("debootstrap", "mke2fs", "unshare", "chroot")
 MODULES = ("virtio_blk", "virtio_pci", "ext4", "9p", "9pnet_virtio")
-SHARE = "/share"
 POLICY = "default"  # of SELinux, for a guest whose kernel is told to run it
 SIZE = "6G"  # the file has holes where the guest has nothing
-LONGEST = 900  # seconds for one boot
-# Each message takes a piece of the guest's memory that is as long as this: a small guest has no long ones.
-MOUNT = f"mount -t 9p -o trans=virtio,version=9p2000.L,msize=32768 share {SHARE}"
 # Runs what the share has to be run, on the console, and powers the guest off.
 SERVICE = f"""[Unit]
 Description=What the share has to be run
@@ -47,29 +38,6 @@ WantedBy=multi-user.target
 """
 
 
-@dataclass(frozen=True)
-class Machine:
-    """How an architecture is emulated: Debian's name for it, the packages of its kernel and of qemu, qemu's command."""
-
-    debian: str
-    package: str
-    kernel: str
-    qemu: tuple[str, ...]
-    console: str
-
-
-MACHINES = {
-    "x86_64": Machine("amd64", "qemu-system-x86", "linux-image-amd64", ("qemu-system-x86_64",), "ttyS0"),
-    "aarch64": Machine(
-        "arm64",
-        "qemu-system-arm",
-        "linux-image-arm64",
-        ("qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a57"),
-        "ttyAMA0",
-    ),
-}
-
-
 def machine() -> Machine | None:
     """The guest of this host's architecture; None where there is none."""
     return MACHINES.get(platform.machine())
@@ -77,14 +45,20 @@ def machine() -> Machine | None:
 
 def place(cache: Path, of: Machine) -> Path:
     """Where the guest is: another recipe is another guest."""
-    mark = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-    return cache / f"guest-{of.debian}-{mark}"
+    return cache / f"guest-{of.debian}-{marked(__file__)}"
 
 
 def complete(cache: Path) -> bool:
     """Whether it is built: the directory has its name only when everything is in it."""
     of = machine()
     return of is not None and place(cache, of).is_dir()
+
+
+def built(cache: Path) -> Guest:
+    """The guest, which is complete."""
+    of = machine()
+    assert of is not None
+    return Guest(of, place(cache, of))
 
 
 def unable() -> str:
@@ -94,14 +68,6 @@ def unable() -> str:
         return f"there is no guest for {platform.machine()}"
     lacking = [name for name in (*BUILDERS, of.qemu[0], "qemu-img") if shutil.which(name) is None]
     return f"without {' '.join(lacking)}" if lacking else ""
-
-
-def archive() -> str:
-    """The archive from which apt of this host installs."""
-    listed = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=True
-    )
-    return next(line for line in listed.stdout.splitlines() if "security" not in line)
 
 
 def build(cache: Path) -> None:
@@ -134,14 +100,6 @@ def label(root: Path) -> None:
     run("unshare", "-m", "sh", "-c", script, "sh", root, contexts)
 
 
-def run(*argv: str | Path) -> None:
-    """A command of the build; what it says goes to stderr when it fails."""
-    done = subprocess.run([str(part) for part in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        print(done.stdout[-4000:], file=sys.stderr)
-        done.check_returncode()
-
-
 def furnish(root: Path) -> None:
     """The files that make a Debian this guest."""
     (root / "etc/hostname").write_text("guest\n")
@@ -161,34 +119,3 @@ def furnish(root: Path) -> None:
     (settings / "modules").write_text("".join(f"{name}\n" for name in MODULES))
     conf = settings / "initramfs.conf"
     conf.write_text(conf.read_text().replace("MODULES=most", "MODULES=list"))
-
-
-def disk(cache: Path, at: Path) -> Path:
-    """A disk for one boot, or for several that follow each other: what is written stays in this file alone."""
-    of = machine()
-    assert of is not None
-    base = place(cache, of) / "disk.img"
-    run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, at)
-    return at
-
-
-def boot(cache: Path, at: Path, share: Path, log: Path, memory: int = 1024, kernel: Sequence[str] = ()) -> float:
-    """Boot from this disk, have SHARE/run.sh run as root, and wait until the guest is off; the seconds it was on.
-
-    memory: in MB; kernel: more arguments for it. The console is in `log`. TimeoutExpired after `LONGEST` seconds.
-    """
-    of = machine()
-    assert of is not None
-    files = place(cache, of)
-    arguments = f"root=/dev/vda rw console={of.console} systemd.show_status=false loglevel=4"
-    command = [
-        *(*of.qemu, "-accel", "tcg,thread=multi", "-m", str(memory), "-smp", "2", "-nographic", "-nic", "none"),
-        *("-no-reboot", "-kernel", str(files / "vmlinuz"), "-initrd", str(files / "initrd")),
-        *("-append", " ".join((arguments, *kernel))),
-        *("-drive", f"file={at},if=virtio,format=qcow2"),
-        *("-virtfs", f"local,path={share},mount_tag=share,security_model=none,multidevs=remap"),
-    ]
-    began = time.monotonic()
-    with open(log, "ab") as console:
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, check=True, timeout=LONGEST)
-    return time.monotonic() - began
