@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import sys
+import time
 
 from engine.kernel import syscalls
 
@@ -22,15 +23,25 @@ class Awaited:
 
     def __init__(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        self._fd = syscalls.signalfd(_SIGNALS)
+        self._told = syscalls.signalfd(_SIGNALS)
+        # Handlers run in this thread, once it goes on. A signal that came before it began to wait, or that the kernel
+        # gave to another thread, does not end the wait. So Python writes a byte for each.
+        self._other, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
 
     def next(self, seconds: float | None = None) -> int:
         """The number of the next signal, waited for without an end or for so long; 0 when none has come.
 
         Meanwhile the handlers of other signals run.
         """
+        latest = None if seconds is None else time.monotonic() + seconds
         poll = select.poll()
-        poll.register(self._fd, select.POLLIN)
-        if not poll.poll(None if seconds is None else seconds * 1000):
-            return 0
-        return int.from_bytes(os.read(self._fd, _SIZE)[:4], sys.byteorder)
+        for descriptor in (self._told, self._other):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = [fd for fd, _ in poll.poll(None if latest is None else max(latest - time.monotonic(), 0) * 1000)]
+            if self._told in ready:
+                return int.from_bytes(os.read(self._told, _SIZE)[:4], sys.byteorder)
+            if not ready:
+                return 0
+            os.read(self._other, _SIZE)

@@ -16,14 +16,17 @@ signal.signal(signal.SIGUSR1, lambda *_: (print("handled", flush=True), time.sle
 awaited = Awaited()
 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
 print(awaited.next(0.1), flush=True)
+if "elsewhere" in sys.argv:
+    threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)).start()
 while True:
     print(awaited.next(), flush=True)
 """
 
 
 @pytest.fixture
-def waiting():
-    with subprocess.Popen([sys.executable, "-c", SCRIPT], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
+def waiting(request):
+    words = [sys.executable, "-c", SCRIPT, *getattr(request, "param", ())]
+    with subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
         yield process
         process.kill()
 
@@ -46,3 +49,9 @@ def test_a_process_that_was_stopped_and_goes_on_has_been_told_nothing(waiting) -
     for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM):
         waiting.send_signal(number)
     assert waiting.stdout.readline() == f"{int(signal.SIGTERM)}\n"
+
+
+@pytest.mark.parametrize("waiting", [("elsewhere",)], indirect=True)
+def test_a_handler_runs_also_when_the_signal_did_not_interrupt_the_wait(waiting) -> None:
+    """Another thread was interrupted, or this one a moment before it began to wait."""
+    assert [waiting.stdout.readline() for _ in range(3)] == ["handled\n", "0\n", "handled\n"]
