@@ -17,6 +17,7 @@ from engine.kernel import syscalls
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _MOST_LINKS = 40
 _MOST_FOLLOWED = 255  # the limit of docker, whose own code follows links too
+_LONGEST = 4096  # PATH_MAX, of what is asked for: with `a/../` a path can be walked for ever
 _RETRIES = 8
 _NO_LINKS = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM})
@@ -47,8 +48,10 @@ def followed(path: str, link_at: Callable[[str], str | None]) -> str:
 
     link_at: called with a path whose directories are no links; returns the link's target if the path is a symbolic
     link, else None; an exception from it ends the walk
-    Raises OSError (ELOOP).
+    Raises OSError (ELOOP, ENAMETOOLONG).
     """
+    if len(path) >= _LONGEST:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     done: list[str] = []
     waiting = path.split("/")[::-1]
     links = 0

@@ -213,6 +213,13 @@ def test_links_are_followed_by_what_they_say(path: str, end: str) -> None:
     assert beneath.followed(path, links.get) == end
 
 
+def test_a_path_that_goes_in_and_out_for_ever_is_too_long() -> None:
+    looked: list[str] = []
+    with pytest.raises(OSError) as failure:
+        beneath.followed("a/../" * 10_000, looked.append)
+    assert failure.value.errno == errno.ENAMETOOLONG and not looked
+
+
 def test_links_that_lead_round_are_followed_for_a_while_only() -> None:
     with pytest.raises(OSError) as failure:
         beneath.followed("a", {"a": "b", "b": "a"}.get)

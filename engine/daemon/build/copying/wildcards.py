@@ -9,6 +9,7 @@ import re
 from engine.errors import Invalid
 
 _SPECIAL = "*?["
+_LONGEST = 16 * 1024
 
 State = frozenset[int]
 
@@ -28,11 +29,14 @@ def is_pattern(text: str) -> bool:
 class Pattern:
     """The pattern of a path, matched name by name: `start`, then `step` for each name, and `accepts` at the end.
 
-    deep: a part `**` stands for any number of directories. A malformed pattern matches nothing, as in docker.
+    deep: a part `**` stands for any number of directories. A malformed pattern matches nothing, as in docker, nor does
+    one that is longer than any path is.
     """
 
     def __init__(self, text: str, deep: bool = False):
         try:
+            if len(text) > _LONGEST:  # a megabyte of them takes half a gigabyte, and minutes
+                raise Invalid("a pattern that is longer than any path is")
             # None is the part `**`.
             parts = [None if deep and part == "**" else _part(part) for part in text.split("/")]
             # Two `**` in a row mean the same as one, and each would be one more state to follow.

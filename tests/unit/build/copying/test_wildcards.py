@@ -84,6 +84,12 @@ def test_a_hostile_pattern_costs_no_time() -> None:
     assert time.process_time() - begun < 1
 
 
+def test_a_pattern_of_megabytes_matches_nothing_and_costs_nothing() -> None:
+    begun = time.process_time()
+    assert not Pattern("*a" * 1_000_000).matches("a" * 10)
+    assert time.process_time() - begun < 1
+
+
 def test_many_double_stars_in_a_row_are_one():
     pattern = Pattern("a/" + "**/" * 2000 + "x", deep=True)
     assert len(pattern.step(pattern.start, "a")) == 2
