@@ -103,16 +103,6 @@ def test_a_frontend_is_promised_only_so_many_results(monkeypatch: pytest.MonkeyP
         known.add(references.Reference({}, lambda: None))  # type: ignore[arg-type,return-value]
 
 
-def test_the_definitions_of_what_a_frontend_is_promised_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "_MOST_BYTES", 3000)
-    known = references.References()
-    whole = {"ops": [bytes(500)], "metadata": {}, "Source": {"locations": {}, "infos": [{"data": bytes(500)}]}}
-    for _ in range(3):
-        known.add(references.Reference(whole, lambda: None))  # type: ignore[arg-type,return-value]
-    with pytest.raises(Invalid, match="at most 3000 bytes"):
-        known.add(references.Reference(whole, lambda: None))  # type: ignore[arg-type,return-value]
-
-
 def test_programs_at_work_for_a_build_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may ask for a hundred further ones at once, and these again."""
     monkeypatch.setattr(jobs, "_MOST_PROGRAMS", 2)

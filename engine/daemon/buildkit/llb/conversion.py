@@ -9,7 +9,6 @@ from engine.daemon.build import merging
 from engine.daemon.build.graph.node import Input, Node, Operation
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.buildkit.llb import (
-    definition,
     execution,
     filechanges,
     imagesource,
@@ -43,6 +42,7 @@ class Scope:
     credentials: gives those for a registry
     captured: is told what the operations use
     met: is told of each node, with the digest of its operation; solve: gives the tree of an output
+    read: reads a definition; raises Invalid, also where those of a build are too large in all
     depth: of builds in each other
     """
 
@@ -52,6 +52,7 @@ class Scope:
     captured: Captured
     met: Callable[[Node, str], None]
     solve: Callable[[Input], Snapshot]
+    read: Callable[[ops.Definition], Graph]
     depth: int = 0
 
 
@@ -163,7 +164,7 @@ def _build(vertex: Vertex, scope: Scope) -> Operation:
     deeper = replace(scope, depth=scope.depth + 1)
 
     def solve(asked: ops.Definition) -> Snapshot:
-        wanted = convert(definition.read(asked), deeper)
+        wanted = convert(deeper.read(asked), deeper)
         return scope.solve(wanted) if wanted is not None else Snapshot()
 
     return nested.read(vertex, solve)

@@ -69,6 +69,13 @@ def read(definition: ops.Definition) -> Graph:
     return Graph(vertices, result, definition["Source"])
 
 
+def weight(definition: ops.Definition) -> int:
+    """About the bytes that a definition takes as long as it is known."""
+    source = definition["Source"]
+    texts = sum(len(info["data"]) for info in source["infos"]) if source is not None else 0
+    return sum(map(len, definition["ops"])) + texts
+
+
 def _decoded(written: list[bytes]) -> dict[str, ops.Op]:
     if len(written) > MOST_OPERATIONS:
         raise Invalid(f"invalid LLB with {len(written)} vertexes: more than {MOST_OPERATIONS} are not taken")

@@ -18,7 +18,6 @@ from engine.protocols import protobuf
 NAMED = "engine-result://"
 """The kind of source that stands for a tree that this daemon has promised; no other daemon knows it."""
 _MOST = 100_000
-_MOST_BYTES = 256 << 20  # of the definitions of all that one frontend is promised
 TITLE = "[internal] result of another target"
 """What people see of such a source."""
 
@@ -43,15 +42,11 @@ class References:
 
     def __init__(self) -> None:
         self._known: dict[str, Reference] = {}
-        self._weight = 0
 
     def add(self, reference: Reference) -> str:
-        """Promise it; its id. Raises Invalid where too many are promised, or such as are too large together."""
+        """Promise it; its id. Raises Invalid where too many are promised."""
         if len(self._known) >= _MOST:
             raise Invalid(f"a frontend is promised at most {_MOST} results")
-        self._weight += _weight(reference.definition)
-        if self._weight > _MOST_BYTES:
-            raise Invalid(f"a frontend is promised results of at most {_MOST_BYTES} bytes of definitions")
         id = os.urandom(16).hex()
         self._known[id] = reference
         return id
@@ -62,13 +57,6 @@ class References:
             return self._known[id]
         except KeyError:
             raise NotFound(f"no such ref: {id}") from None
-
-
-def _weight(asked: ops.Definition) -> int:
-    """About the bytes that a definition takes as long as it is known."""
-    source = asked.get("Source")
-    texts = sum(len(info["data"]) for info in source["infos"]) if source is not None else 0
-    return sum(map(len, asked.get("ops", ()))) + texts
 
 
 _changed = threading.Lock()

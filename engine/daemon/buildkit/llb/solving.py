@@ -14,6 +14,7 @@ from engine.daemon.buildkit import authority, frontend, sessions
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import conversion, definition, explaining, vertices
 from engine.daemon.buildkit.llb.conversion import Scope
+from engine.daemon.buildkit.llb.definition import Graph
 from engine.daemon.buildkit.llb.references import Reference
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.offers import SessionGiver
@@ -23,7 +24,9 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
-from engine.errors import EngineError
+from engine.errors import EngineError, Invalid
+
+_MOST_BYTES = 256 << 20  # of all definitions of one build, those within others too
 
 
 class Solving:
@@ -44,11 +47,21 @@ class Solving:
             job.captured,
             self.shown.meet,
             self._solver.snapshot,
+            self._read,
         )
+        self._left = _MOST_BYTES
+
+    def _read(self, asked: ops.Definition) -> Graph:
+        """The graph of a definition. What a build was asked for, it remembers to its end. Raises Invalid, NotBuilt."""
+        with _changed:
+            self._left -= definition.weight(asked)
+            if self._left < 0:
+                raise Invalid(f"the definitions of a build have at most {_MOST_BYTES} bytes in all")
+        return definition.read(asked)
 
     def reference(self, asked: ops.Definition) -> Reference:
         """The promise of what a definition is about. Raises Invalid, NotBuilt."""
-        graph = definition.read(asked)
+        graph = self._read(asked)
         wanted = conversion.convert(graph, self._scope)
         platform = self._scope.platform
         if graph.result is not None:
@@ -57,7 +70,7 @@ class Solving:
 
     def node(self, asked: ops.Definition) -> Input | None:
         """What a definition is about, for another graph; None for an empty tree. Raises Invalid, NotBuilt."""
-        return conversion.convert(definition.read(asked), self._scope)
+        return conversion.convert(self._read(asked), self._scope)
 
     def _tree(self, wanted: Input | None, platform: Platform, sources: ops.Source | None) -> Tree:
         try:
