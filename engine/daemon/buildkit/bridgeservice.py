@@ -4,6 +4,7 @@ A call of the client's own frontend names its build by a field of its head. The 
 its own. Each method takes one message and gives one, in a thread of its own.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -143,7 +144,9 @@ def warn(_engine: DaemonParts, asker: Asker, asked: gateway.WarnRequest) -> gate
     return {}
 
 
-_METHODS: dict[str, Callable[[DaemonParts, Asker, Any], Any]] = {
+Method = Callable[[DaemonParts, Asker, Any], Any]
+
+_METHODS: dict[str, Method] = {
     methods.GATEWAY + "Ping": ping,
     methods.GATEWAY + "Solve": solve,
     methods.GATEWAY + "Evaluate": evaluate,
@@ -158,20 +161,27 @@ _METHODS: dict[str, Callable[[DaemonParts, Asker, Any], Any]] = {
     methods.GATEWAY + "NewContainer": lambda *given: execprocess.new_container(*given),
     methods.GATEWAY + "ReleaseContainer": lambda *given: execprocess.release_container(*given),
 }
+_LARGE = (read_file, read_dir)
 _EXEC = methods.GATEWAY + "ExecProcess"  # the one with streams
+
+
+def _answer(engine: DaemonParts, asker: Asker, call: Call[Any, Any], method: Method, asked: Any) -> None:
+    """Answer a call. A frontend has a hundred at once, and may ask with each for as much as a message holds."""
+    with asker.job.answering() if method in _LARGE else contextlib.nullcontext():
+        call.send(method(engine, asker, asked))
 
 
 def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
     """The methods by their paths, for clients whose calls name their builds."""
 
-    def run(method: Callable[[DaemonParts, Asker, Any], Any], call: Call[Any, Any]) -> None:
+    def run(method: Method, call: Call[Any, Any]) -> None:
         asked = call.one()
         ref = call.metadata.get(_BUILD, b"").decode("ascii", "replace")
         if not ref:  # which no build is going to have
             raise NotFound("no such job ")
         with jobs.used(ref) as job:
             call.stream.check = job.check  # a client that takes no answer does not keep the build from its end
-            call.send(method(engine, own(job), asked))
+            _answer(engine, own(job), call, method, asked)
 
     def converse(call: Call[Any, Any]) -> None:
         with jobs.used(call.metadata.get(_BUILD, b"").decode("ascii", "replace")) as job:
@@ -183,11 +193,11 @@ def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
 def served_to(engine: DaemonParts, asker: Asker) -> dict[str, Callable[[Any], None]]:
     """The methods by their paths, for the connection of one frontend."""
 
-    def run(method: Callable[[DaemonParts, Asker, Any], Any], call: Call[Any, Any]) -> None:
+    def run(method: Method, call: Call[Any, Any]) -> None:
         call.stream.check = asker.job.check
         asked = call.one()
         with jobs.worked_for(asker.job):  # the program may end before its calls do
-            call.send(method(engine, asker, asked))
+            _answer(engine, asker, call, method, asked)
 
     def converse(call: Call[Any, Any]) -> None:
         with jobs.worked_for(asker.job):

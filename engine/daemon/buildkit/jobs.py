@@ -33,6 +33,8 @@ Found = TypeVar("Found")
 _PATIENCE_SECONDS = 6.0  # as long as BuildKit waits for a build that a client asks about before it begins
 _MOST_ENDED = 8
 _MOST_RUNNING = 1000
+_LOOK_SECONDS = 0.5
+_MOST_LARGE = 4  # answers that may have megabytes, and are made and sent for one build at a time
 _MOST_PROGRAMS = 32  # frontends of images at work for one build, in each other and side by side
 
 
@@ -77,6 +79,7 @@ class Job:
     _lenders: tuple[Lender, ...] = ()  # guarded by `_opening`, as is the next
     _workroom: Workroom | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
+    _large: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_LARGE))
     _answered: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _given_up: int = field(default_factory=lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
     _why: str = ""
@@ -97,6 +100,16 @@ class Job:
         """Let the build borrow from these caches."""
         with self._opening:
             self._lenders = (*self._lenders, lender)
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """One of the few large answers is made and sent. Raises Cancelled where nobody waits any more."""
+        while not self._large.acquire(timeout=_LOOK_SECONDS):
+            self.check()
+        try:
+            yield
+        finally:
+            self._large.release()
 
     def settled(self) -> None:
         """Wait until all caches are read, so that the client is told of one that cannot be. Raises Cancelled."""
