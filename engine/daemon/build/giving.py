@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from engine.daemon.build.graph.work import Giver
 from engine.daemon.containers import paths
+from engine.daemon.tar.space import NoSpace, check_space
 from engine.errors import Invalid
 
 _MOST_MODE, _MOST_ID = 0o7777, (1 << 32) - 2
@@ -25,11 +26,12 @@ def variable(name: str, id: str, data: bytes) -> str:
 
 @contextlib.contextmanager
 def secret(exec_root: str, id: str, data: bytes, uid: int, gid: int, mode: int) -> Iterator[str]:
-    """The path of a file with the secret, which is removed with the context. Raises Invalid."""
+    """The path of a file with the secret, which is removed with the context. Raises Invalid, NoSpace."""
     path = _fresh(exec_root)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
+            _check_room(fd)
             file.write(data)
         _own(path, id, uid, gid, mode)
         yield path
@@ -47,6 +49,14 @@ def agent(giver: Giver, exec_root: str, id: str, uid: int, gid: int, mode: int) 
             return
         _own(path, id, uid, gid, mode)
         yield path
+
+
+def _check_room(fd: int) -> None:
+    """Raise NoSpace where the exec root is nearly full: a step may name a secret thousands of times."""
+    try:
+        check_space(fd)
+    except NoSpace as error:
+        raise NoSpace("no space left on device: less than 2 % of the exec root's file system is free") from error
 
 
 def _fresh(exec_root: str) -> str:

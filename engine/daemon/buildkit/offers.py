@@ -16,11 +16,12 @@ from engine.daemon.buildkit.messages import session as messages
 from engine.daemon.buildkit.messages.session import BytesMessage
 from engine.daemon.buildkit.sessions import Session
 from engine.daemon.runtime import worker
-from engine.errors import EngineError, Unavailable
+from engine.errors import EngineError, Invalid, Unavailable
 from engine.protocols import grpc
 
 _ABSENT = (grpc.NOT_FOUND, grpc.UNIMPLEMENTED)
 _PIECE = 32 * 1024
+_LARGEST_SECRET = 500 * 1024  # BuildKit's own bound; a secret lies in memory as long as its step runs
 _LOOK_SECONDS = 0.5
 _MOST = 32  # connections to one agent at a time
 
@@ -33,7 +34,7 @@ class SessionGiver:
         self._check = check
 
     def secret(self, id: str) -> bytes | None:
-        """The secret of that name. Raises Lost, `grpc.Failed`."""
+        """The secret of that name. Raises Lost, `grpc.Failed`, and Invalid for one that is too large."""
         path = methods.SECRETS + "GetSecret"
         asked: messages.GetSecretRequest = {"ID": id}
         try:
@@ -49,6 +50,8 @@ class SessionGiver:
             if error.status.code in _ABSENT:
                 return None
             raise
+        if len(found["data"]) > _LARGEST_SECRET:
+            raise Invalid(f"invalid secret size {len(found['data'])}")
         return found["data"]
 
     @contextlib.contextmanager

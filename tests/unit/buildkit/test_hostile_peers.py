@@ -21,7 +21,7 @@ from engine.daemon.buildkit.llb.rooms import Rooms
 from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.serving import Call, Method
 from engine.daemon.buildkit.sessions import Session
-from engine.errors import NotFound
+from engine.errors import Invalid, NotFound
 from engine.protocols.http2events import Data, Limits
 from tests.harness.links import LONG, running
 
@@ -81,6 +81,21 @@ def test_a_client_that_does_not_answer(job: Job) -> None:
     with running(far, False, {SECRET: Method(*methods.TABLES[SECRET], silent)}), running(near, True) as link:
         giver = SessionGiver(Session("s", "", frozenset(), link), job.check)
         assert ends(lambda: giver.secret("x"), job)
+
+
+@pytest.mark.parametrize(("size", "taken"), [(500 * 1024, True), (500 * 1024 + 1, False)])
+def test_a_secret_is_no_larger_than_buildkits(job: Job, size: int, taken: bool) -> None:
+    """It lies in memory as long as its step runs, once for each mount that names it."""
+
+    def gives(call: Call[Any, Any]) -> None:
+        call.one()
+        call.send({"data": bytes(size)})
+
+    near, far = socket.socketpair()
+    with running(far, False, {SECRET: Method(*methods.TABLES[SECRET], gives)}), running(near, True) as link:
+        giver = SessionGiver(Session("s", "", frozenset(), link), job.check)
+        with contextlib.nullcontext() if taken else pytest.raises(Invalid, match="invalid secret size"):
+            assert len(giver.secret("x") or b"") == size
 
 
 def test_crumbs_take_no_more_than_a_loaf() -> None:
