@@ -243,3 +243,9 @@ def test_a_source_policy_denies_and_converts(buildx: Building, tmp_path: Path) -
     assert "FROM docker.io/library/busybox" in told(buildx("build", "."))
     policy({"action": "DENY", "selector": {"identifier": "docker-image://*"}})
     assert f'source "{image}" denied by policy' in told(buildx("build", "."), 1)
+    # The program of an image is run before it has said anything.
+    write(buildx, "# syntax=busybox:latest", "FROM scratch")
+    assert 'source "docker-image://docker.io/library/busybox:latest" denied by policy' in told(buildx("build", "."), 1)
+    write(buildx, "FROM scratch", "COPY Dockerfile /")
+    policy({"action": "DENY", "selector": {"identifier": "local://context"}})
+    assert 'source "local://context" denied by policy' in told(buildx("build", "."), 1)

@@ -89,7 +89,8 @@ class SourcePolicy:
             return name
         try:
             whole = Reference.parse(name).with_default_tag().canonical
-        except Invalid:  # an id
+        except Invalid:  # an id, which no policy can name but by `*`
+            self.plain(IMAGE + name, f"the image {name}")
             return name
         found, _ = self.judged(IMAGE + whole)
         if not found.startswith(IMAGE):
@@ -105,9 +106,15 @@ class SourcePolicy:
         if address is not None:
             name = GIT + (address.remote.partition("://")[2] or address.remote)
             name = f"{name}#{address.ref}" if address.ref else name
-        if self.judged(name) != (name, {}):
-            shown = address.shown if address is not None else url
-            raise NotBuilt(f"converting the source {shown} by a policy is not built in this engine")
+        self.plain(name, f"the source {address.shown if address is not None else url}")
+
+    def plain(self, identifier: str, shown: str = "") -> None:
+        """Raise Forbidden for a source that is denied, NotBuilt for one that is converted. shown: what it is, in words
+
+        identifier: as BuildKit's graphs have it, such as `local://context`
+        """
+        if self.rules and self.judged(identifier) != (identifier, {}):
+            raise NotBuilt(f"converting {shown or identifier} by a policy is not built in this engine")
 
     def added(self, command: commands.Add) -> commands.Add:
         """The ADD with the sources that are to be used. Raises as `judged`, and NotBuilt."""

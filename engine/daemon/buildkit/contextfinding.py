@@ -73,6 +73,7 @@ class ContextFinding:
         return Base(self._inputs[found.place](), self._asked.input_configs.get(found.place, {}))
 
     def _local(self, found: NamedContext, _platform: str) -> Base:
+        self._policy.plain(f"local://{found.place}")
         session = self._asked.sessions.get(found.place, self._session.id)
         ignored = Ignore(self._files.ignored(found.place, f"[context {found.shown}] load .dockerignore"))
         wanted = filesync.Wanted(found.place, (), ignored.patterns)
@@ -90,6 +91,7 @@ class ContextFinding:
         return _base(WebSource(found.place, filename=_FILE), found, found.place)
 
     def _layout(self, found: NamedContext, platform: str) -> Base:
+        self._policy.plain(f"oci-layout://{found.place}")
         name, digest = layoutsource.name_of(found.place)
         store = ClientStore(self._session, name, self._check)
         wanted = platforms.parse(platform) if platform else platforms.host()

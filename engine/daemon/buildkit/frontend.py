@@ -16,13 +16,14 @@ from engine.daemon.build.localtree import Loading, Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.run import Running
 from engine.daemon.build.scantargets import ScanTargets
+from engine.daemon.build.sourcepolicies import SourcePolicy
 from engine.daemon.buildkit import attestwishes, authority, policyreading, sessions, syntaxes, told, wishes
 from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.checking import Checked
 from engine.daemon.buildkit.clientfiles import ClientFiles
 from engine.daemon.buildkit.contextfinding import ContextFinding, Inputs
 from engine.daemon.buildkit.failures import Failing
-from engine.daemon.buildkit.inputdirectories import InputDirectories
+from engine.daemon.buildkit.inputdirectories import CONTEXT, DOCKERFILE, InputDirectories
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.outcome import Outcome, Tree
@@ -50,14 +51,26 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inp
     """
     asked = wishes.read(options)
     job.captured.requested(wishes.NAME, options)
+    policy = policyreading.read(job.asked["SourcePolicy"])
     session = sessions.find(job.asked["Session"])
     end_with(session, job)
     scans = attestwishes.read(options).generator is not None
     solver = job.workroom(engine).solver(told.Vertices(job.progress), SessionGiver(session, job.check))
     directories = InputDirectories(inputs or {}, job.progress, engine.images.layer_root, solver.snapshot)
     with ClientFiles(engine.settings.data_root, job, session, asked) as files, directories:
+        _judge(policy, asked, inputs or {})
         given = _given(asked, files, directories)
-        return _built(engine, job, session, asked, files, given, inputs or {}, scans)
+        return _built(engine, job, session, asked, files, given, inputs or {}, scans, policy)
+
+
+def _judge(policy: SourcePolicy, asked: wishes.Asked, inputs: Inputs) -> None:
+    """Raise Forbidden where what is built is denied, before any of it is asked for; NotBuilt where it is converted."""
+    if asked.context:
+        policy.unchanged(asked.context)
+    if CONTEXT not in inputs and not asked.context:
+        policy.plain(f"local://{asked.context_key}")
+    if DOCKERFILE not in inputs and (asked.own_dockerfile or not asked.context):
+        policy.plain(f"local://{asked.dockerfile_key}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +109,10 @@ def _built(
     given: _Given,
     inputs: Inputs,
     scans: bool,
+    policy: SourcePolicy,
 ) -> Outcome:
     """The same. scans: a bill of materials is asked for"""
     text, ignored = given.text, given.ignored
-    policy = policyreading.read(job.asked["SourcePolicy"])
-    if asked.context:
-        policy.unchanged(asked.context)
     chosen = Options(
         dockerfile=asked.filename,
         no_cache=asked.no_cache,

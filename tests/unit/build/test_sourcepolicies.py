@@ -71,6 +71,20 @@ def test_names_of_images_that_no_rule_is_about_stay_as_they_are() -> None:
         checked([PolicyRule(CONVERT, ALPINE, target="https://x")]).image("alpine")
 
 
+def test_what_cannot_be_named_is_denied_with_everything() -> None:
+    """An image by its id, a directory, a layout: a policy that denies all leaves no way out."""
+    closed = checked([PolicyRule(DENY, "*")])
+    for name in ("f" * 64, f"sha256:{'a' * 64}"):
+        with pytest.raises(Forbidden, match="denied by policy"):
+            closed.image(name)
+    for source in ("local://context", "oci-layout://there@sha256:1"):
+        with pytest.raises(Forbidden, match="denied by policy"):
+            closed.plain(source)
+        checked([PolicyRule(DENY, "*"), PolicyRule(ALLOW, source)]).plain(source)
+    with pytest.raises(NotBuilt, match="converting local://context"):
+        checked([PolicyRule(CONVERT, "local://context", target="local://x")]).plain("local://context")
+
+
 def test_the_sources_of_add() -> None:
     command = commands.Add(("file", "https://a.example/x", "https://b.example/r.git#v1"), "/")
     sum_ = "sha256:" + "a" * 64

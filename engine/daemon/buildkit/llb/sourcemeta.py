@@ -5,7 +5,7 @@ Runs on the thread of the frontend's call.
 
 import contextlib
 
-from engine.daemon.buildkit import authority
+from engine.daemon.buildkit import authority, policyreading
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages import gateway, ops
@@ -36,6 +36,7 @@ def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | Non
     """
     if mode not in _MODES:
         raise Invalid(f"invalid image resolve mode: {mode}")
+    name = policyreading.read(job.asked["SourcePolicy"]).image(name)
     reference = Reference.parse(name)
     wanted = platforms.host()
     if platform is not None and platform["OS"]:
