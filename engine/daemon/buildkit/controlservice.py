@@ -17,6 +17,7 @@ from engine.daemon.buildkit import (
     entitlements,
     exporting,
     fieldfilters,
+    frontend,
     historyservice,
     jobs,
     methods,
@@ -145,6 +146,7 @@ def built(
     try:
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
             begun(job)
+            _follow_session(job)
             said = attesting.Attesting(engine, job, attests)
             outcome = _result(engine, job)
             job.settled()
@@ -152,6 +154,23 @@ def built(
     finally:
         jobs.end(job)
     return dict(record.told)
+
+
+def _follow_session(job: Job) -> None:
+    """Have the build end when its client's session does, which may come a little later, whatever the build is of."""
+    id = job.asked["Session"]
+    session = sessions.known(id)
+    if session is not None:
+        frontend.end_with(session, job)
+    elif id:
+        worker.begin("session of a build", lambda: _follow_later(job, id))
+
+
+def _follow_later(job: Job, id: str) -> None:
+    with contextlib.suppress(EngineError):  # it does not come, which is told where it is needed; or the build is over
+        session = sessions.find(id)
+        with jobs.worked_for(job):
+            frontend.end_with(session, job)
 
 
 def _check_ref(ref: str) -> None:

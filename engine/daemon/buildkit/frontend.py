@@ -53,7 +53,6 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inp
     job.captured.requested(wishes.NAME, options)
     policy = policyreading.read(job.asked["SourcePolicy"])
     session = sessions.find(job.asked["Session"])
-    end_with(session, job)
     scans = attestwishes.read(options).generator is not None
     solver = job.workroom(engine).solver(told.Vertices(job.progress), SessionGiver(session, job.check))
     directories = InputDirectories(inputs or {}, job.progress, engine.images.layer_root, solver.snapshot)

@@ -122,6 +122,12 @@ def find(id: str) -> Session:
         return _sessions[id]
 
 
+def known(id: str) -> Session | None:
+    """The session of that id, None while there is none."""
+    with _changed:
+        return _sessions.get(id)
+
+
 def count() -> int:
     """How many there are."""
     with _changed:

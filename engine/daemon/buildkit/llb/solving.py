@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from engine.daemon.build.graph.node import Input
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.buildkit import authority, frontend, sessions
+from engine.daemon.buildkit import authority, sessions
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import conversion, definition, explaining, vertices
 from engine.daemon.buildkit.llb.conversion import Scope
@@ -35,8 +35,6 @@ class Solving:
     def __init__(self, engine: DaemonParts, job: Job) -> None:
         """Raises NotFound for a session that does not come."""
         session = sessions.find(job.asked["Session"]) if job.asked["Session"] else None
-        if session is not None:
-            frontend.end_with(session, job)
         self.shown = vertices.Shown(job.progress)
         giver = SessionGiver(session, job.check) if session is not None else None
         self._solver = job.workroom(engine).solver(self.shown, giver)
