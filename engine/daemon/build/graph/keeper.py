@@ -26,6 +26,11 @@ from engine.errors import Invalid, NotFound
 _PIECE = 256 * 1024
 EMPTY_LAYER = digest_of(END)
 """The diff id of a layer without members."""
+_MOST_SAME = 10_000
+_learning = threading.Lock()
+# Blobs, and the layers that they were found to be, the oldest first; changed under `_learning`. What two digests say of
+# each other is true for ever, and for all builds.
+_same: dict[tuple[str, str], None] = {}
 
 
 class Keeper:
@@ -39,7 +44,6 @@ class Keeper:
         self._pinned: list[str] = []
         self._held: list[str] = []
         self._images: dict[str, Snapshot] = {}  # by the digest of the manifest
-        self._verified: set[tuple[str, str]] = set()  # blobs, and the layers that they were found to be
 
     def __enter__(self) -> "Keeper":
         self._session.__enter__()
@@ -138,10 +142,12 @@ class Keeper:
             return self.store.content.open(descriptor["digest"])
 
         layer = self._session.layer(diff_id, opened, check)
-        if not unpacked and pair not in self._verified:
+        if not unpacked and pair not in _same:
             self._verify(*pair, check)
-        with self._lock:
-            self._verified.add(pair)
+        with _learning:
+            _same[pair] = None
+            while len(_same) > _MOST_SAME:
+                del _same[next(iter(_same))]
         part = Part(layer, descriptor)
         self._session.settle([each.layer for each in below.above(part).parts])
         return part

@@ -1,6 +1,7 @@
 """Layers that somebody gives to a build: each is what it is said to be, whether it is unpacked now or was before."""
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,14 +57,28 @@ def test_a_blob_that_is_said_to_be_a_layer_that_is_there_is_looked_at(tmp_path: 
             assert not refused(other, digest(private), own)
 
 
+def test_what_was_looked_at_once_is_known_to_the_next_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tar = archive(member("z", os.urandom(10)))
+    images = store(tmp_path)
+    looked: list[str] = []
+    monkeypatch.setattr(Keeper, "_verify", lambda _self, digest, *_: looked.append(digest))
+    with Keeper(images) as owner, Keeper(images) as other, Keeper(images) as third:
+        first, second = gzip.compress(tar, 9), gzip.compress(tar, 1)
+        assert not refused(owner, digest(tar), given(owner, first))
+        for each in (other, third):
+            assert not refused(each, digest(tar), given(each, second))
+            assert not refused(each, digest(tar), given(each, first))
+    assert looked == [digest(second)]
+
+
 def test_looking_at_a_blob_ends_with_its_build(tmp_path: Path) -> None:
-    tar = archive(member("x", b"y"))
+    tar = archive(member("x", os.urandom(10)))
     images = store(tmp_path)
 
     def gone() -> None:
         raise Gone
 
     with Keeper(images) as owner, Keeper(images) as other:
-        assert not refused(owner, digest(tar), given(owner, gzip.compress(tar)))
+        assert not refused(owner, digest(tar), given(owner, gzip.compress(tar, 9)))
         with pytest.raises(Gone):
-            other.borrowed(digest(tar), given(other, gzip.compress(tar)), Snapshot(), gone)
+            other.borrowed(digest(tar), given(other, gzip.compress(tar, 1)), Snapshot(), gone)
