@@ -14,23 +14,17 @@ from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.images import image as documents
 from engine.daemon.images import making
 from engine.daemon.images.catalogue import Catalogue
-from engine.daemon.images.content import Incoming, digest_of, sha256
+from engine.daemon.images.content import Incoming, digest_of
 from engine.daemon.images.image import Image
+from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
 from engine.daemon.streams import Source
-from engine.daemon.tar.compression import Peeked, Unpacked
 from engine.daemon.tar.writer import END
 from engine.errors import Invalid, NotFound
 
-_PIECE = 256 * 1024
 EMPTY_LAYER = digest_of(END)
 """The diff id of a layer without members."""
-_MOST_SAME = 10_000
-_learning = threading.Lock()
-# Blobs, and the layers that they were found to be, the oldest first; changed under `_learning`. What two digests say of
-# each other is true for ever, and for all builds.
-_same: dict[tuple[str, str], None] = {}
 
 
 class Keeper:
@@ -133,35 +127,22 @@ class Keeper:
         results of later steps name both. check: called now and then; it raises to end this
         Raises Invalid where the blob is another layer than that, SystemFailure.
         """
-        pair = (descriptor["digest"], diff_id)
+        digest = descriptor["digest"]
         unpacked = False
 
         def opened() -> io.RawIOBase:
             nonlocal unpacked
             unpacked = True
-            return self.store.content.open(descriptor["digest"])
+            return self.store.content.open(digest)
 
         layer = self._session.layer(diff_id, opened, check)
-        if not unpacked and pair not in _same:
-            self._verify(*pair, check)
-        with _learning:
-            _same[pair] = None
-            while len(_same) > _MOST_SAME:
-                del _same[next(iter(_same))]
+        if unpacked:
+            comparing.learn(digest, diff_id)
+        else:
+            comparing.check_same(self.store.content, digest, diff_id, check)
         part = Part(layer, descriptor)
         self._session.settle([each.layer for each in below.above(part).parts])
         return part
-
-    def _verify(self, digest: str, diff_id: str, check: Callable[[], None]) -> None:
-        """Raise Invalid unless the tar in the blob has that digest."""
-        hashed = sha256()
-        with self.store.content.open(digest) as blob:
-            plain = Unpacked(Peeked(blob))
-            while data := plain.read(_PIECE):
-                check()
-                hashed.update(data)
-        if f"sha256:{hashed.hexdigest()}" != diff_id:
-            raise Invalid(f"the blob {digest} is another layer than {diff_id}")
 
     def _layer(self, diff_id: str) -> Layer:
         with self._lock:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from engine.daemon.images.content import Content
+from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.registry.atonce import DOWNLOADS
 from engine.daemon.images.registry.download import Arriving, Cancelled, Following, fetch
@@ -175,10 +176,15 @@ class _Layers:
             if job.arriving.is_whole:
                 self._report.part("Extracting", identity, current, size)
 
+        unpacked = False
+
+        def arriving() -> Following:
+            nonlocal unpacked
+            unpacked = True
+            return Following(job.arriving, self._content, told)
+
         try:
-            job.layer = self._session.layer(
-                job.diff_id, lambda: Following(job.arriving, self._content, told), self._report.check
-            )
+            job.layer = self._session.layer(job.diff_id, arriving, self._report.check)
         except Invalid:
             # A blob that came damaged is reported by its download: `wait` raises, and nothing of it is kept. After a
             # download that began anew, the layer is unpacked again from the whole blob. Otherwise the layer is invalid.
@@ -190,5 +196,7 @@ class _Layers:
             )
         job.arriving.wait()
         job.told.wait()
+        if job.fresh and not unpacked:  # a new blob, for a layer that is here
+            comparing.check_same(self._content, job.part["digest"], job.diff_id, self._report.check)
         if job.fresh:
             self._report.line("Pull complete", identity, {})

@@ -362,3 +362,27 @@ def test_a_list_of_tags_without_an_end_is_given_up(store, registry, monkeypatch)
     with pytest.raises(Invalid, match="does not end"):
         pulling.pull_all(store, f"{registry.address}/x", None, None, print)
     assert len(registry.asked) == 5
+
+
+def test_a_new_blob_for_a_layer_that_is_here_is_compared_with_it(store, registry, image):
+    """An image whose config names the layers of another one would have their files, whatever its registry gives."""
+    registry.add(image, "latest")
+    pull(store, registry)
+    lie = MadeImage(*image.layers, **OWN)
+    for number, kind in enumerate((b"another", b"one")):
+        blob = made.gzip.compress(archive(member("lie", kind)))
+        lie.document["layers"][number] = made.part(made.OCI + "layer.v1.tar+gzip", blob)
+        lie.blobs[made.digest(blob)] = blob
+    lie.manifest = made.json.dumps(lie.document).encode()
+    registry.add(lie, "lie")
+    with pytest.raises(Invalid, match="is another layer than"):
+        pulling.pull(store, f"{registry.address}/x", "lie", None, None, lambda line: None)
+    packed_anew = made.gzip.compress(image.layers[1], 9)
+    lie.document["layers"] = [
+        image.document["layers"][0],
+        made.part(made.OCI + "layer.v1.tar+gzip", packed_anew),
+    ]
+    lie.blobs[made.digest(packed_anew)] = packed_anew
+    lie.manifest = made.json.dumps(lie.document).encode()
+    registry.add(lie, "honest")
+    assert len(pulling.pull(store, f"{registry.address}/x", "honest", None, None, lambda line: None).layers) == 2
