@@ -276,7 +276,7 @@ def _alive(pid: int) -> bool:
 
 def _cgroups(settings: Settings) -> Cgroups:
     """The host's cgroups, by the driver that the settings name or the host's own. Raises Invalid, SystemFailure."""
-    found = detection.detect(driver=cgroups.driver(settings.exec_opts), units=lambda: units.Units())
+    found = detection.detect(driver=cgroups.driver(settings.exec_opts), units=lambda: units.ours())
     cgroupparent.check(settings.cgroup_parent, found.driver)
     return found
 

@@ -6,6 +6,7 @@ may mount only what the kernel lets users mount. A process moves into its namesp
 """
 
 import functools
+import os
 
 _ALL = 0xFFFFFFFF
 _MAPS = ("/proc/self/uid_map", "/proc/self/gid_map")
@@ -21,6 +22,21 @@ def is_hosts() -> bool:
 def ids() -> int:
     """How many users, or groups where these are fewer, this process can name; 1 where only its own is mapped."""
     return min(map(_mapped, _MAPS))
+
+
+@functools.cache
+def hosts_number() -> int:
+    """The number that this process's user has on the host, or in the namespace around its own."""
+    own = os.geteuid()
+    try:
+        with open("/proc/self/uid_map") as file:
+            for line in file:
+                inside, outside, count = map(int, line.split())
+                if inside <= own < inside + count:
+                    return outside + own - inside
+    except FileNotFoundError:  # a kernel without user namespaces
+        return own
+    return own
 
 
 def _mapped(path: str) -> int:

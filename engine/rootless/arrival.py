@@ -13,8 +13,9 @@ from engine.late import TYPE_CHECKING, late
 from engine.settings import every, whose
 
 if TYPE_CHECKING:  # for a process that moves
-    from engine.rootless import home, subordinate
+    from engine.rootless import delegated, home, subordinate
 else:
+    delegated = late("engine.rootless.delegated")
     home = late("engine.rootless.home")
     subordinate = late("engine.rootless.subordinate")
 
@@ -37,6 +38,8 @@ def enter(words: list[str]) -> None:
     uid = os.geteuid()
     whose.check(uid, os.environ)
     exec_root = every.from_arguments(words).exec_root
+    if problem := delegated.come():
+        print(f"engine daemon: limits of containers are not kept: {problem}", file=sys.stderr)
     found = home.find(exec_root)
     if "user" in found:
         syscalls.setns(found["user"], syscalls.CLONE_NEWUSER)

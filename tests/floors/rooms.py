@@ -58,6 +58,7 @@ ROOMS = {
         "engine.daemon.images.layers.storage",
         "engine.daemon.info",
         "engine.daemon.network.firewall",
+        "engine.daemon.runtime.units",
         "_muxer",
         *BASE,
     ),
@@ -67,6 +68,8 @@ ROOMS = {
     # Looks at a daemon from outside, without a word to it; the names of its containers are rows of its store.
     "engine.inspection": ("engine.daemon.store.names", *BASE),
     "engine.rootless": ("engine.kernel",),
+    "engine.rootless.arrival": ("engine.rootless", "engine.kernel"),
+    "engine.rootless.delegated": ("engine.daemon.runtime.units", "engine.sandbox.cgroups"),
     # Opens a daemon's sockets as the daemon does, and looks whether one has fallen asleep.
     "engine.listen": ("engine.daemon.api.listeners", "engine.daemon.slumber"),
     "engine.units": ("engine.kernel",),

@@ -39,6 +39,7 @@ def every(module: str) -> tuple[str, ...]:
 
 # The second check of the power-off is for the boot after it.
 BEFORE, AFTER = every("check_power")
+*AWAKE, ASLEEP_AFTER = every("check_asleep")
 BOOTS = (
     Boot(
         "service",
@@ -52,6 +53,8 @@ BOOTS = (
     Boot("no memory controller", (every("check_limits"),), kernel=("cgroup_disable=memory",)),
     Boot("hybrid", (every("check_limits"),), kernel=(VERSION_1,)),
     Boot("clients", (every("check_clients"),), memory=2048, clients=True),
+    Boot("asleep", (tuple(AWAKE), (ASLEEP_AFTER,))),
+    Boot("user", (every("check_user"),), memory=2048),
     Boot("no modprobe", (every("check_modules"),)),
     Boot("SELinux", (every("check_selinux"),), kernel=("security=selinux", "selinux=1", "enforcing=0")),
     Boot("aarch64", ((*every("check_aarch64"), *every("check_limits")),), machine="aarch64"),

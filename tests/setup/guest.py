@@ -13,6 +13,7 @@ SUITE = "bookworm"
 INCLUDED = (
     *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "initramfs-tools", "e2fsprogs", "procps", "util-linux-extra"),
     *("python3", "python3-cffi-backend", "busybox-static", "iproute2", "nftables", "curl", "ca-certificates"),
+    *("uidmap", "passt", "libpam-systemd", "dbus-user-session"),
     *("apparmor", "iputils-ping", "selinux-policy-default", "policycoreutils", "redis-server"),
 )
 BUILDERS = ("debootstrap", "mke2fs", "unshare", "chroot")

@@ -9,12 +9,12 @@ The whole greeting is one piece, and the first call follows the peer's answer. s
 reads together with the greeting's end: sd-bus keeps such bytes, and looks at them only when more come.
 """
 
-import os
 import socket
 import time
 from collections.abc import Callable
 
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import userns
 from engine.protocols import dbus
 from engine.protocols.dbus import Message
 
@@ -94,7 +94,7 @@ class Line:
                 raise Refused(answer.error, words)
 
     def _greet(self) -> None:
-        identity = str(os.geteuid()).encode().hex().encode()
+        identity = str(userns.hosts_number()).encode().hex().encode()
         self._wait(lambda: self._socket.sendall(b"\0AUTH EXTERNAL " + identity + b"\r\nBEGIN\r\n"))
         while b"\r\n" not in self._read:
             if len(self._read) > _LONGEST_LINE:

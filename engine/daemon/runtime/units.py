@@ -7,12 +7,14 @@ reads its files anew (`daemon-reload`), so a request is made again until its tim
 org.freedesktop.systemd1(5).
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
 
 from engine.daemon.runtime.busline import Disconnected, Line, Refused, Silent
 from engine.errors import SystemFailure
 from engine.protocols.dbus import Variant
+from engine.settings import whose
 
 SECONDS = 30.0
 """The most seconds that one request takes."""
@@ -96,6 +98,12 @@ class Units:
         self._request("tell its state", lambda request: found.append(request.read("SystemState")))
         return str(found[-1])
 
+    def control_group(self) -> str:
+        """The cgroup below which the manager has its slices: `/` for the host's own. Raises SystemFailure."""
+        found: list[object] = []
+        self._request("tell its cgroup", lambda request: found.append(request.read("ControlGroup")))
+        return str(found[-1]) or "/"
+
     def _request(self, what: str, ask: Callable[["_Request"], object]) -> None:
         latest = time.monotonic() + self._seconds
         pause = _SHORTEST
@@ -115,6 +123,13 @@ class Units:
                 raise SystemFailure(f"systemd could not {what}: {why or error}") from error
             except SystemFailure as error:
                 raise SystemFailure(f"systemd could not {what}: {error}") from error
+
+
+def ours() -> Units:
+    """The manager of whose daemon this process is: the host's, or that of a user."""
+    uid = whose.owner(os.environ, os.geteuid())
+    runtime = whose.of(uid, os.environ).runtime
+    return Units(f"{runtime}/systemd/private", f"{runtime}/bus") if uid else Units()
 
 
 def _in_time(there: Callable[[], bool]) -> bool:

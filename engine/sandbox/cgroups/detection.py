@@ -3,6 +3,7 @@
 A hybrid host, which has both, is used as one with version 1.
 """
 
+import logging
 import os
 from collections.abc import Callable
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:  # the one for hosts without cgroups, the other for hosts that
 else:
     absent = late("engine.sandbox.cgroups.absent")
     scopes = late("engine.sandbox.cgroups.scopes")
+
+log = logging.getLogger(__name__)
 
 CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
 """The drivers: the engine makes directories, or systemd makes scopes."""
@@ -35,12 +38,16 @@ def detect(
 
     driver: for new containers; empty for `systemd` where systemd runs the host with version 2 alone, and else
         `cgroupfs`; units: called when systemd is to be asked, None where that cannot be; booted: a path, see `BOOTED`
+    A user's daemon has those of the user's own systemd, which is asked at once, or none.
     Raises SystemFailure for a driver that this host cannot have.
     """
+    by_systemd = units is not None and os.path.isdir(booted) and not os.path.islink(booted)
     if not userns.is_hosts() and not _writable(root):
+        if units is not None and by_systemd and os.path.exists(f"{root}/cgroup.controllers") and driver != CGROUPFS:
+            return _users(root, units)
         found: Cgroups = absent.NoCgroups(root)
     elif os.path.exists(f"{root}/cgroup.controllers"):
-        if units is not None and os.path.isdir(booted) and not os.path.islink(booted):
+        if units is not None and by_systemd:
             controllers = frozenset(read(f"{root}/cgroup.controllers").split())
             return scopes.Scopes(root, controllers, driver or SYSTEMD, units)
         found = v2.detect(root)
@@ -51,6 +58,19 @@ def detect(
     if driver == SYSTEMD:
         raise SystemFailure("the cgroup driver systemd needs a host that runs systemd with cgroups version 2 alone")
     return found
+
+
+def _users(root: str, units: "Callable[[], scopes.Units]") -> Cgroups:
+    """Those that the user's own systemd may make (Delegate in user@.service(5)); else what stands for none."""
+    try:
+        base = units().control_group().rstrip("/")
+        controllers = frozenset(read(f"{root}{base}/cgroup.controllers").split())
+        if not os.access(f"{root}{base}/cgroup.procs", os.W_OK):
+            raise SystemFailure(f"the cgroup {base} is not the user's")
+    except (OSError, SystemFailure) as error:
+        log.info("containers have no cgroups: %s", error)
+        return absent.NoCgroups(root)
+    return scopes.Scopes(root, controllers, SYSTEMD, units, base)
 
 
 def _writable(root: str) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from engine.dataclass import replace
 from engine.errors import SystemFailure
-from engine.sandbox.cgroups import subtree
+from engine.sandbox.cgroups import slices, subtree
 from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
 
@@ -126,6 +126,7 @@ class Cgroups(ABC):
     version: "1" or "2", as `info` shows it (hybrid is "1"), empty on a host without cgroups; hybrid: version 2 is
         mounted beside version 1
     driver: `systemd` where systemd makes the cgroups of new containers (see `scopes`), else `cgroupfs`
+    slice: with the driver `systemd` the parent of containers that ask for none
     holds_processes: a container's processes, however many, can be found, frozen and killed by its cgroup
     controllers: all that can be used; features: which kinds of limit work, of `memory`, `swap`, `memory_reservation`,
         `memory_swappiness`, `oom_kill_disable`, `pids`, `cpu_shares`, `cpu_cfs`, `cpu_rt`, `cpuset`, `blkio_weight`,
@@ -136,6 +137,7 @@ class Cgroups(ABC):
     hybrid = False
     holds_processes = True
     driver = "cgroupfs"
+    slice = slices.DEFAULT
 
     def __init__(self, root: str, controllers: frozenset[str], features: frozenset[str]) -> None:
         """root: where the hierarchies are mounted."""

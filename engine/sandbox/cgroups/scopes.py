@@ -7,6 +7,9 @@ init makes its mounts. So init does not enter by itself. The scope is the contai
 systemd changes nothing, and it leaves alone the program that guards the devices, because it has none of its own
 (DevicePolicy stays `auto`). It removes the cgroup, and forgets the scope, when no process is left. Here nothing waits
 for systemd but `begin`, `create`, `update` and `remove`.
+
+A user's own manager has a part of the hierarchy, which systemd has given to the user with some of the controllers. Its
+slices are below that part. No other cgroup can be made there, so a parent is always a slice.
 """
 
 import contextlib
@@ -49,14 +52,24 @@ class Units(Protocol):
     def end(self, unit: str) -> None:
         """Have a unit stopped and forgotten; one that does not exist is fine. Raises SystemFailure."""
 
+    def control_group(self) -> str:
+        """The cgroup below which the manager has its slices: `/` for the host's own. Raises SystemFailure."""
+
 
 class Scopes(CgroupsV2):
     """Version 2 on a host that runs systemd."""
 
-    def __init__(self, root: str, controllers: frozenset[str], driver: str, units: Callable[[], Units]) -> None:
-        """driver: `systemd` or `cgroupfs`, for containers to come; units: called when systemd is to be asked."""
+    def __init__(
+        self, root: str, controllers: frozenset[str], driver: str, units: Callable[[], Units], base: str = ""
+    ) -> None:
+        """driver: `systemd` or `cgroupfs`, for containers to come; units: called when systemd is to be asked.
+
+        base: the cgroup of a user's manager, from which `controllers` are; empty for the host's
+        """
         super().__init__(root, controllers)
         self.driver = driver
+        self.slice = slices.OF_USER if base else slices.DEFAULT
+        self._base = base
         self._units = units
         self._killings = Killings()
 
@@ -64,7 +77,12 @@ class Scopes(CgroupsV2):
         """The cgroup as /proc/PID/cgroup shows it."""
         if not slices.is_slice(parent):
             return super().path_text(id, parent)
-        return f"{slices.path(parent)}/{slices.scope(id)}"
+        return f"{self._base}{slices.path(parent)}/{slices.scope(id)}"
+
+    def leave(self, parent: str = PARENT) -> None:
+        """Remove the parent itself, if no container is in it; none of them is a user's to remove."""
+        if not self._base:
+            super().leave(parent)
 
     def begins_with_process(self, parent: str) -> bool:
         """Whether this is a slice: a scope begins with a process."""

@@ -8,6 +8,8 @@ import re
 
 DEFAULT = "system.slice"
 """The slice of containers that ask for none."""
+OF_USER = "user.slice"
+"""The same among the slices of a user's own manager."""
 
 _SUFFIX = ".slice"
 _ROOT = "-.slice"

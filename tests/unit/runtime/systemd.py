@@ -23,7 +23,7 @@ class Systemd:
     units: the properties of each unit; calls: the names of the methods called, in order
     started, changed: called with a unit's name and properties
     cut: how many connections are closed without an answer before the next call is answered
-    state: of the system; silent: calls get no answers
+    state: of the system; cgroup: the manager's; silent: calls get no answers
     busy: the seconds for which it does something else before it reads a piece of a greeting
     bus: it is a bus, which sends no signals to those who have not asked for them
     """
@@ -34,6 +34,7 @@ class Systemd:
     silent: bool = False
     busy: float = 0.0
     state: str = "running"
+    cgroup: str = ""
     refusals: dict[str, tuple[str, str]] = field(default_factory=dict)
     units: dict[str, dict[str, object]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
@@ -129,7 +130,8 @@ class Systemd:
                 return
             signature, body = "o", ("/org/freedesktop/systemd1/job/1",)
         elif member == "Get":
-            signature, body = "v", (("s", self.state),)
+            told = {"SystemState": self.state, "ControlGroup": self.cgroup}
+            signature, body = "v", (("s", told[message.body[1]]),)
         elif member == "GetUnit":
             signature, body = "o", ("/org/freedesktop/systemd1/unit/x",)
         for signal in signals if not self.bus else ():  # signals come before the answer, and after it

@@ -185,3 +185,23 @@ def test_a_peer_that_is_no_systemd_is_refused(said: bytes, refusal: str, tmp_pat
         with pytest.raises(SystemFailure, match=refusal):
             asked(tmp_path, 5).start(UNIT, PROPERTIES, never)
         thread.join()
+
+
+@pytest.mark.parametrize(("told", "cgroup"), [("", "/"), ("/", "/"), ("/user.slice/a", "/user.slice/a")])
+def test_the_manager_says_where_its_slices_are(
+    make: Callable[..., Systemd], tmp_path: Path, told: str, cgroup: str
+) -> None:
+    make(cgroup=told)
+    assert asked(tmp_path).control_group() == cgroup
+
+
+def test_a_users_daemon_asks_the_users_own_manager(
+    make: Callable[..., Systemd], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the daemon is root, in its user namespace."""
+    (tmp_path / "systemd").mkdir()
+    make("systemd/private", cgroup="/users")
+    monkeypatch.setattr(units.os, "geteuid", lambda: 0)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("ENGINE_OWNER", "1000")
+    assert units.ours().control_group() == "/users"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import bpf
+from engine.kernel import bpf, userns
 from engine.sandbox import device_program
 from engine.sandbox.cgroups import detection, properties, scopes, slices
 from engine.sandbox.cgroups.hierarchy import Cgroups
@@ -35,10 +35,15 @@ class Manager:
         self.units: dict[str, dict[str, object]] = {}
         self.ended: list[str] = []
         self.refuse = ""
+        self.base = ""
 
     def __call__(self) -> "Manager":
         """It is always there."""
         return self
+
+    def control_group(self) -> str:
+        """Where its slices are."""
+        return self.base or "/"
 
     def start(self, unit: str, properties: Sequence[Property], there: Callable[[], bool]) -> None:
         """Make the scope around its process."""
@@ -47,7 +52,7 @@ class Manager:
             raise SystemFailure(self.refuse)
         given = {name: value for name, _, value in properties}
         self.units[unit] = given
-        cgroup = self.root / slices.path(given["Slice"]).lstrip("/") / unit
+        cgroup = self.root / f"{self.base}{slices.path(given['Slice'])}".lstrip("/") / unit
         cgroup.mkdir(parents=True)
         for name in FILES:
             (cgroup / name).touch()
@@ -301,3 +306,38 @@ def test_limits_are_properties(limits: Limits, bfq: bool, wanted: dict[str, obje
 def test_what_is_no_set_of_processors_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="no set of numbers"):
         properties.bits(text)
+
+
+@pytest.fixture
+def of_user(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> Manager:
+    """The systemd of a user, to whom two controllers are delegated, as a daemon in a user namespace meets it."""
+    manager.base = "/user.slice/user-1000.slice/user@1000.service"
+    own = manager.root / manager.base.lstrip("/")
+    own.mkdir(parents=True)
+    (own / "cgroup.controllers").write_text("memory pids\n")
+    (own / "cgroup.procs").touch()
+    monkeypatch.setattr(userns, "is_hosts", lambda: False)
+    monkeypatch.setattr(detection, "_writable", lambda root: False)
+    return manager
+
+
+def test_a_user_has_the_cgroups_of_the_users_own_systemd(of_user: Manager) -> None:
+    cgroups = found(of_user)
+    assert (cgroups.driver, cgroups.slice, cgroups.controllers) == ("systemd", "user.slice", {"memory", "pids"})
+    make(cgroups, Limits(memory=64 << 20), cgroups.slice)
+    directory = of_user.root / of_user.base.lstrip("/") / "user.slice" / UNIT
+    assert (directory / "memory.max").read_text() == str(64 << 20)
+    assert cgroups.path_text("x", "user.slice") == f"{of_user.base}/user.slice/{UNIT}"
+    limits, warnings = cgroups.fitting(Limits(memory=64 << 20, cpu_shares=512))
+    assert limits == Limits(memory=64 << 20) and len(warnings) == 1
+    cgroups.leave()
+    cgroups.remove("x", "user.slice")
+    assert of_user.ended == [UNIT] and not directory.exists()
+
+
+def test_a_user_without_a_systemd_that_answers_has_none(of_user: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent() -> str:
+        raise SystemFailure("systemd does not answer")
+
+    monkeypatch.setattr(of_user, "control_group", silent)
+    assert found(of_user).version == "" and found(of_user, "cgroupfs").version == ""

@@ -49,7 +49,7 @@ def settle(engine: ProcessParts, container: Container, exec_dir: str) -> None:
     driver = engine.cgroups.driver
     asked = container.host_config["CgroupParent"] or engine.settings.cgroup_parent
     check(asked, driver)
-    parent = asked or slices.DEFAULT if driver == SYSTEMD else _plain(asked)
+    parent = asked or engine.cgroups.slice if driver == SYSTEMD else _plain(asked)
     if parent != _plain(container.host_config["CgroupParent"]):
         with open(os.path.join(exec_dir, FILE), "wb", buffering=0) as file:
             file.write(parent.encode())
