@@ -33,7 +33,7 @@ def heard(daemon: Daemon, container: Callable[..., str], words: Sequence[tuple[i
 def attached(daemon: Daemon, identifier: str, query: str) -> socket.socket:
     """A connection that was attached, its head read."""
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(20)
+    connection.settimeout(60)  # a busy machine may keep everybody waiting
     connection.connect(str(daemon.socket))
     head = f"POST /containers/{identifier}/attach?{query} HTTP/1.1\r\nHost: x\r\n"
     connection.sendall(f"{head}Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n".encode())

@@ -14,6 +14,7 @@ from tests.harness import rootfs
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import World
 from tests.harness.http import Connection
+from tests.harness.listening import listening
 from tests.harness.sleeping import Listening, until
 
 PROGRAM = Path(_muxer.__file__).parent / "engine-sleeper"
@@ -194,7 +195,8 @@ def test_at_a_power_off_the_containers_of_a_sleeping_engine_are_stopped(
         command = daemon.namespaces.command(without)
         return subprocess.run(command, env=daemon.environment, capture_output=True, text=True, timeout=60)
 
-    awake = power_off()
+    with listening(daemon):  # it does not fall asleep before it is asked
+        awake = power_off()
     assert (awake.returncode, awake.stderr) == (0, ""), "a daemon that runs stops them itself"
     sleeper.sleeps()
     done = power_off()

@@ -156,6 +156,8 @@ class Operation:
             name, place = parameter["name"], parameter["in"]
             if place == "path":
                 for value in self._few((*absurd.TEXTS, *absurd.NOT_TEXTS)):
+                    if isinstance(value, str) and value and not value.strip("/"):
+                        continue  # a path with slashes at its end is the same path: that asks for another operation
                     yield partial(self.request, (f"{{{name}}} =", value), segment=value)
             elif place == "query":
                 for value in self._few(_query_values(name)):

@@ -69,7 +69,9 @@ def check_limits_are_kept_by_the_cgroups_that_are_the_users(host: Host) -> None:
     assert USERS.ask("GET", f"/containers/{one}/stats", stream="false")["memory_stats"]["limit"] == 96 * MB
     USERS.remove(one)
     assert not os.path.exists(there)
-    warned = USERS.ask("POST", "/containers/create", {"Image": "busybox", "HostConfig": {"BlkioWeight": 300}})
+    warned = USERS.ask(
+        "POST", "/containers/create", {"Image": "busybox", "Cmd": ["true"], "HostConfig": {"BlkioWeight": 300}}
+    )
     assert ("io" in read(f"/sys/fs/cgroup{MANAGERS}/cgroup.controllers").split()) is not any(
         "iscarded" in each for each in warned["Warnings"]
     )
