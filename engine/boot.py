@@ -23,9 +23,11 @@ from engine.settings.whose import HOME
 from engine.wire.channel import Channel
 
 if TYPE_CHECKING:  # for a user's daemon
+    from engine.daemon import awaiting
     from engine.kernel import outside
     from engine.rootless import home
 else:
+    awaiting = late("engine.daemon.awaiting")
     outside = late("engine.kernel.outside")
     home = late("engine.rootless.home")
 
@@ -67,6 +69,7 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
             os._exit(status)
     spawner_end.close()
     if own is not None:
+        awaiting.block()
         outside.stay()
         own.enter()
     return daemon.run(settings, daemon_end, stage, read)

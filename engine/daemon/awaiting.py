@@ -1,8 +1,8 @@
 """Waits for the signals that end the daemon, or have it read its settings anew.
 
-Used by the main thread, before there is another one. The signals are blocked in every thread, and a descriptor tells of
-them (signalfd(2)). `signal.sigtimedwait` is no way: when the handler of another signal is still at work at the end of
-the time, Python returns a signal that nobody has sent.
+Used by the main thread. The signals are blocked in every thread: one that did not block them would take them, and that
+would be the daemon's sudden end. A descriptor tells of them (signalfd(2)). `signal.sigtimedwait` is no way: when the
+handler of another signal is still at work at the end of the time, Python returns a signal that nobody has sent.
 """
 
 import os
@@ -18,11 +18,16 @@ _SIZE = 128
 """Of a struct signalfd_siginfo, whose first four bytes are the signal's number."""
 
 
+def block() -> None:
+    """Block the signals; to be called before there is another thread, since threads inherit that."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
 class Awaited:
-    """These signals, which nothing else takes from now on. Threads that are made later inherit that."""
+    """These signals, which nothing else takes from now on."""
 
     def __init__(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        block()
         self._told = syscalls.signalfd(_SIGNALS)
         # Handlers run in this thread, once it goes on. A signal that came before it began to wait, or that the kernel
         # gave to another thread, does not end the wait. So Python writes a byte for each.

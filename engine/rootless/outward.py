@@ -147,13 +147,11 @@ class Outward:
 
     def _begun(self) -> int:
         """Start the program; a pidfd of its process. Raises OSError, SystemFailure."""
-        import subprocess  # imported late: it is large, and needed once
-
         name, path = self._program or ("", "")
         network = os.path.join(self._exec_root, _NETWORK)
         leader = f"/proc/{os.getpid()}/ns/net"  # of the main thread, which is at home
 
-        def begin() -> "subprocess.Popen[bytes]":
+        def begin() -> int:
             # The program gives up the rights by which it could open the network of another process. So it finds it
             # mounted on a file. Only the daemon's threads in the host's network, and the program, see that mount.
             if not self._mounted:
@@ -161,20 +159,27 @@ class Outward:
                     pass
                 syscalls.mount(leader, network, None, syscalls.MS_BIND)
                 self._mounted = True
-            with open(os.path.join(self._exec_root, _LOG), "wb") as words:
-                return subprocess.Popen(
-                    [path, *_PROGRAMS[name](network)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=words,
-                    stderr=words,
-                    start_new_session=True,
+            argv = [path, *_PROGRAMS[name](network)]
+            with open(os.path.join(self._exec_root, _LOG), "wb") as words, open(os.devnull, "rb") as nothing:
+                streams = [(os.POSIX_SPAWN_DUP2, file.fileno(), fd) for fd, file in enumerate((nothing, words, words))]
+                # The daemon's threads block the signals that end the daemon, and Python ignores SIGPIPE. This program
+                # is to hear the first, and ends if it does not find the second as it usually is.
+                return os.posix_spawn(
+                    path,
+                    argv,
+                    os.environ,
+                    file_actions=streams,
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=(signal.SIGPIPE,),
                 )
 
-        made = outside.call(begin)
-        pidfd = os.pidfd_open(made.pid)
-        record = {"pid": made.pid, "start": syscalls.process_start(made.pid), "network": _own_network()}
+        pid = outside.call(begin)
+        pidfd = os.pidfd_open(pid)
+        record = {"pid": pid, "start": syscalls.process_start(pid), "network": _own_network()}
         wholefile.write(os.path.join(self._exec_root, _RECORD), json.dumps(record))
-        threading.Thread(target=made.wait, name="outward child", daemon=True).start()  # so that it leaves no zombie
+        # So that it leaves no zombie.
+        threading.Thread(target=os.waitpid, args=(pid, 0), name="outward child", daemon=True).start()
         log.info("%s connects containers to the outside", name)
         return pidfd
 

@@ -27,7 +27,7 @@ ROOMS = {
         *("engine.daemon.poweroff", "engine.listen", "engine.migrate", "engine.postponed", "engine.rootless"),
         "engine.units",
     ),
-    "engine.boot": ("engine.daemon.main", "engine.rootless", "engine.spawner", *BASE),
+    "engine.boot": ("engine.daemon.awaiting", "engine.daemon.main", "engine.rootless", "engine.spawner", *BASE),
     "engine.resolver": BASE,
     "engine.proxy": BASE,
     "engine.errors": (),

@@ -155,7 +155,8 @@ class Daemon:
             if network["Name"] not in ("bridge", "host", "none"):
                 answer = self.request("DELETE", f"/networks/{network['Id']}")
                 assert answer.status == 204, answer
-        self.stop()
+        status = self.stop()
+        assert status == 0, f"the daemon did not end in order, but with {status}"
 
     def connection(self, timeout: float = 30.0) -> Connection:
         """A new connection to the socket."""

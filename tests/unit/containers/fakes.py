@@ -74,6 +74,7 @@ class FakeCgroups:
 
     version = "1"
     driver = "cgroupfs"
+    slice = "system.slice"
     features = frozenset({"cpu_cfs", "cpu_rt"})
     holds_processes = guards_devices = True
 

@@ -20,7 +20,8 @@ def container(asked: str = "") -> Container:
 
 def engine(driver: str, usual: str = "") -> SimpleNamespace:
     """An engine with this driver and this `--cgroup-parent`."""
-    return SimpleNamespace(cgroups=SimpleNamespace(driver=driver), settings=SimpleNamespace(cgroup_parent=usual))
+    cgroups = SimpleNamespace(driver=driver, slice="system.slice")
+    return SimpleNamespace(cgroups=cgroups, settings=SimpleNamespace(cgroup_parent=usual))
 
 
 @pytest.mark.parametrize(
