@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.logdrivers import attached, driver, heard
-from tests.harness import frames
+from tests.harness import execs, frames
 from tests.harness.daemon import Daemon
 from tests.harness.listening import until
 
@@ -138,13 +138,15 @@ def test_json_file_is_replayed_to_who_attaches_and_nothing_is_lost(
 ) -> None:
     """Many who attach with `logs` while the container writes on: each gets every byte once."""
     script = "i=0; while [ $i -lt 4000 ]; do echo line $i; i=$((i+1)); [ $((i%200)) = 0 ] && sleep 0.02; done"
-    script += "; printf end"
+    script += "; while [ ! -e /all ]; do sleep 0.05; done; printf end"
     one = container("sh", "-c", script, **driver("json-file", max_size="50k", max_file="50"))
     daemon.begin(one)
     results: list[bytes] = []
+    come = threading.Semaphore(0)
 
     def attend() -> None:
         with attached(daemon, one, "logs=1&stream=1&stdout=1") as connection:
+            come.release()
             got = b""
             while data := connection.recv(65536):
                 got += data
@@ -154,6 +156,8 @@ def test_json_file_is_replayed_to_who_attaches_and_nothing_is_lost(
     for thread in threads:
         thread.start()
         time.sleep(0.03)
+    assert all(come.acquire(timeout=60) for _ in threads)  # who attaches after the end waits for the next start
+    execs.shell(daemon, one, "touch /all")
     for thread in threads:
         thread.join(60)
     wanted = b"".join(b"line %d\n" % number for number in range(4000)) + b"end"
