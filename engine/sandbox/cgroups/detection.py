@@ -41,13 +41,20 @@ def detect(
     A user's daemon has those of the user's own systemd, which is asked at once, or none.
     Raises SystemFailure for a driver that this host cannot have.
     """
-    by_systemd = units is not None and os.path.isdir(booted) and not os.path.islink(booted)
+    unified = os.path.exists(f"{root}/cgroup.controllers")
+    if not unified or not os.path.isdir(booted) or os.path.islink(booted):
+        units = None  # systemd does not run the host, or has not all of its cgroups
     if not userns.is_hosts() and not _writable(root):
-        if units is not None and by_systemd and os.path.exists(f"{root}/cgroup.controllers") and driver != CGROUPFS:
-            return _users(root, units)
+        if units is not None and driver != CGROUPFS:
+            try:
+                return _users(root, units)
+            except (OSError, SystemFailure) as error:
+                if driver == SYSTEMD:
+                    raise SystemFailure(f"the user's own systemd makes no cgroups: {error}") from error
+                log.info("containers have no cgroups: %s", error)
         found: Cgroups = absent.NoCgroups(root)
-    elif os.path.exists(f"{root}/cgroup.controllers"):
-        if units is not None and by_systemd:
+    elif unified:
+        if units is not None:
             controllers = frozenset(read(f"{root}/cgroup.controllers").split())
             return scopes.Scopes(root, controllers, driver or SYSTEMD, units)
         found = v2.detect(root)
@@ -61,15 +68,11 @@ def detect(
 
 
 def _users(root: str, units: "Callable[[], scopes.Units]") -> Cgroups:
-    """Those that the user's own systemd may make (Delegate in user@.service(5)); else what stands for none."""
-    try:
-        base = units().control_group().rstrip("/")
-        controllers = frozenset(read(f"{root}{base}/cgroup.controllers").split())
-        if not os.access(f"{root}{base}/cgroup.procs", os.W_OK):
-            raise SystemFailure(f"the cgroup {base} is not the user's")
-    except (OSError, SystemFailure) as error:
-        log.info("containers have no cgroups: %s", error)
-        return absent.NoCgroups(root)
+    """Those that the user's own systemd may make (Delegate in user@.service(5)). Raises OSError, SystemFailure."""
+    base = units().control_group().rstrip("/")
+    controllers = frozenset(read(f"{root}{base}/cgroup.controllers").split())
+    if not os.access(f"{root}{base}/cgroup.procs", os.W_OK):
+        raise SystemFailure(f"the cgroup {base} is not the user's")
     return scopes.Scopes(root, controllers, SYSTEMD, units, base)
 
 

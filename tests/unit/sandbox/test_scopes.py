@@ -341,3 +341,5 @@ def test_a_user_without_a_systemd_that_answers_has_none(of_user: Manager, monkey
 
     monkeypatch.setattr(of_user, "control_group", silent)
     assert found(of_user).version == "" and found(of_user, "cgroupfs").version == ""
+    with pytest.raises(SystemFailure, match="the user's own systemd makes no cgroups: systemd does not answer"):
+        found(of_user, "systemd")
