@@ -6,11 +6,13 @@ its own. Each method takes one message and gives one, in a thread of its own.
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.buildkit import caching, jobs, methods, workers
+from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import asking, returned, showing, sourcemeta
 from engine.daemon.buildkit.llb.asker import Asker, own
 from engine.daemon.buildkit.messages import gateway
@@ -162,6 +164,7 @@ _METHODS: dict[str, Method] = {
     methods.GATEWAY + "ReleaseContainer": lambda *given: execprocess.release_container(*given),
 }
 _LARGE = (read_file, read_dir)
+_LAST_ANSWER_SECONDS = 5.0
 _EXEC = methods.GATEWAY + "ExecProcess"  # the one with streams
 
 
@@ -169,6 +172,24 @@ def _answer(engine: DaemonParts, asker: Asker, call: Call[Any, Any], method: Met
     """Answer a call. A frontend has a hundred at once, and may ask with each for as much as a message holds."""
     with asker.job.answering() if method in _LARGE else contextlib.nullcontext():
         call.send(method(engine, asker, asked))
+
+
+def _patience(job: Job, method: Method) -> Callable[[], None]:
+    """What a call looks at while its client takes no answer: it does not keep the build from its end.
+
+    Return itself ends the build. So its answer, which may have to wait for what containers write, has some seconds.
+    """
+    if method is not return_:
+        return job.check
+    until: list[float] = []
+
+    def check() -> None:
+        if job.gone():
+            until[:] = until or [time.monotonic() + _LAST_ANSWER_SECONDS]
+            if time.monotonic() > until[0]:
+                job.check()
+
+    return check
 
 
 def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
@@ -180,7 +201,7 @@ def served(engine: DaemonParts) -> dict[str, Callable[[Any], None]]:
         if not ref:  # which no build is going to have
             raise NotFound("no such job ")
         with jobs.used(ref) as job:
-            call.stream.check = job.check  # a client that takes no answer does not keep the build from its end
+            call.stream.check = _patience(job, method)
             _answer(engine, own(job), call, method, asked)
 
     def converse(call: Call[Any, Any]) -> None:
@@ -194,7 +215,7 @@ def served_to(engine: DaemonParts, asker: Asker) -> dict[str, Callable[[Any], No
     """The methods by their paths, for the connection of one frontend."""
 
     def run(method: Method, call: Call[Any, Any]) -> None:
-        call.stream.check = asker.job.check
+        call.stream.check = _patience(asker.job, method)
         asked = call.one()
         with jobs.worked_for(asker.job):  # the program may end before its calls do
             _answer(engine, asker, call, method, asked)

@@ -26,6 +26,7 @@ from engine.protocols.http2events import Data, Limits
 from tests.harness.links import LONG, running
 
 SECRET, EVALUATE, READ = methods.SECRETS + "GetSecret", methods.GATEWAY + "Evaluate", methods.GATEWAY + "ReadFile"
+RETURN = methods.GATEWAY + "Return"
 
 
 @pytest.fixture
@@ -170,6 +171,28 @@ def test_an_answer_that_nobody_takes_does_not_keep_a_build_from_its_end(
             ended.start()
             ended.join(LONG)
             assert not ended.is_alive()
+
+
+def test_the_call_that_ends_a_build_is_answered(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is full of what containers write, and the build has ended before there is room again."""
+    full, takes_more = threading.Event(), Link.takes_more
+    ended = threading.Thread(target=jobs.end, args=(job,), daemon=True)
+
+    def answer(*_: object) -> None:
+        full.set()
+        threading.Timer(1.5, full.clear).start()
+        ended.start()
+
+    monkeypatch.setattr(Job, "answer", answer)
+    monkeypatch.setattr(Link, "takes_more", lambda link: not full.is_set() and takes_more(link))
+    near, far = socket.socketpair()
+    served = bridgeservice.served(None)  # type: ignore[arg-type]
+    table = {path: Method(*methods.TABLES[path], run) for path, run in served.items()}
+    of_build = (b"buildkit-controlapi-buildid", job.ref.encode())
+    with running(far, False, table), running(near, True) as link:
+        assert calling.unary(link, RETURN, *methods.TABLES[RETURN], {"result": {"ref": {}}}, [of_build]) == {}
+        ended.join(LONG)
+        assert not ended.is_alive()
 
 
 def test_few_large_answers_are_made_at_a_time(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
