@@ -9,6 +9,7 @@ It trusts nothing in the image's files.
 Everything is imported and bound here at import time: after the fork each object built is a page copied.
 """
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable
@@ -19,10 +20,16 @@ from engine.kernel import syscalls
 from engine.kernel.beneath import make_directories
 from engine.kernel.descriptors import close_on_exec
 from engine.kernel.netlink import loopback
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox import devices, limits, masks, mounts, namespaces, selinux, sources, stage, sysctls
 from engine.sandbox.cgroups import view
 from engine.sandbox.spec import Mount, Sandbox
 from engine.wire import report as protocol
+
+if TYPE_CHECKING:  # loaded by the first container with a user namespace of its own
+    from engine.sandbox import remapped
+else:
+    remapped = late("engine.sandbox.remapped")
 
 
 class _Init(Process):
@@ -30,6 +37,8 @@ class _Init(Process):
 
     Its descriptors are closed when the process ends.
     """
+
+    mounts_alone = True
 
     def __init__(
         self, sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, staged: stage.Stage | None
@@ -67,16 +76,20 @@ class _Init(Process):
             self.warn(limits.apply_oom_score(self.sandbox.oom_score_adj))
 
     def unshare(self) -> None:
-        flags = namespaces.flags(self.sandbox.namespaces, without=namespaces.LATER | namespaces.BY_MONITOR)
-        if not flags & syscalls.CLONE_NEWNS:
+        if "mount" not in self.sandbox.namespaces:
             # Without it, the next steps would change the host's mounts.
             raise Invalid("a sandbox cannot be made without a mount namespace of its own")
-        if self.staged is None:
-            # The namespaces to join are opened while /proc is the host's. They are entered only after the unshare, so
-            # that no mount of this init is taken for a mount of theirs.
-            joined = namespaces.open_joined(self.sandbox.joined)
-            syscalls.unshare(flags)
-            namespaces.enter(joined)
+        if self.staged is not None:
+            return
+        # The namespaces to join are opened while /proc is the host's. They are entered only after the unshare, so
+        # that no mount of this init is taken for a mount of theirs.
+        others = namespaces.open_joined(self.sandbox.joined)
+        without = namespaces.LATER | namespaces.BY_MONITOR
+        if self.sandbox.uids:
+            self.remapped, others = remapped.born(self.sandbox, others)
+            without |= namespaces.OF_USER | {"user"}
+        syscalls.unshare(namespaces.flags(self.sandbox.namespaces, without=without))
+        namespaces.enter(others)
 
     def network(self) -> None:
         if "net" in self.sandbox.namespaces and self.staged is None:
@@ -99,10 +112,15 @@ class _Init(Process):
 
     def root(self) -> None:
         host = -1 if self.staged is None else self.staged.host
-        self.sources = sources.of_host(self.sandbox.mounts, host)
+        users = -1 if self.remapped is None else self.remapped.users
+        self.sources = sources.of_host(self.sandbox.mounts, host, users)
         if host >= 0:
             os.close(host)
         mounts.leave_peers()
+        if self.remapped is not None:
+            for directory in filter(None, (self.sandbox.root.base, os.path.dirname(self.sandbox.root.upper))):
+                self.remapped.show(directory)
+            self.remapped.make_files()
         self.sources |= sources.made_here(self.sandbox.mounts)
         self.root_fd = mounts.mount_root(self.sandbox.root)
         if self.sandbox.root.nodev:
@@ -119,9 +137,13 @@ class _Init(Process):
         self.late = _late(self.sandbox.mounts)
         for mount in self.sandbox.mounts[done:]:
             if mount not in self.late:
-                mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
+                self.add(mount)
         if self.sandbox.root.label:
             selinux.label_queues(self.root_fd, self.sandbox.mounts, self.sandbox.root.label)
+
+    def add(self, mount: Mount) -> None:
+        owned = mount if self.remapped is None else self.remapped.owned(mount)
+        mounts.add(self.root_fd, owned, self.sources.get(mount, -1))
 
     def devices(self) -> None:
         if self.sandbox.devices and not self.furnished:
@@ -155,7 +177,8 @@ class _Init(Process):
         """After PROCEED: a sysctl may concern an interface that the daemon has made."""
         if self.sandbox.sysctls:
             joined = [name for name, _, _ in self.sandbox.joined]
-            sysctls.apply(self.sandbox.sysctls, (*self.sandbox.namespaces, *joined))
+            as_owner = contextlib.nullcontext if self.remapped is None else self.remapped.as_root
+            sysctls.apply(self.sandbox.sysctls, (*self.sandbox.namespaces, *joined), as_owner)
 
     def mount_late(self) -> None:
         for mount in self.late:
@@ -163,7 +186,7 @@ class _Init(Process):
                 own = "cgroup" in self.sandbox.namespaces
                 view.show(self.root_fd, mount, self.sandbox.cgroups, own)
             else:
-                mounts.add(self.root_fd, mount, self.sources.get(mount, -1))
+                self.add(mount)
         if any(mount.asked for mount in self.late):
             self.mask()
 

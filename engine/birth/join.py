@@ -20,9 +20,10 @@ from collections.abc import Callable
 from engine.birth.process import FAILED, Process, default_signals, seclude
 from engine.dataclass import dataclass
 from engine.errors import Conflict
-from engine.kernel import syscalls
+from engine.kernel import syscalls, userns
 from engine.kernel.beneath import open_beneath
 from engine.kernel.descriptors import close_all_but
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, command, devices, limits, mounts, users
 from engine.sandbox.cgroups import entering
 from engine.sandbox.namespaces import NAMESPACES
@@ -30,6 +31,11 @@ from engine.sandbox.spec import Root, Sandbox
 from engine.wire import channel
 from engine.wire import report as protocol
 from engine.wire.schema import Failed, Warned
+
+if TYPE_CHECKING:  # loaded by the first exec in a container with a user namespace of its own
+    from engine.sandbox import remapped
+else:
+    remapped = late("engine.sandbox.remapped")
 
 _JOINED = ("mount", "pid", "uts", "ipc", "net", "cgroup")
 _FLAGS = sum(NAMESPACES[name].flag for name in _JOINED)
@@ -105,8 +111,9 @@ class _Join(Process):
     def enter(self) -> None:
         """Enter all namespaces of the container at once, its own and those that it shares.
 
-        The PID namespace is entered by children only.
+        The PID namespace is entered by children only, and the user namespace with the privileges.
         """
+        self.open_users()
         try:
             syscalls.setns(self.pidfd, _FLAGS)
         except OSError as error:
@@ -117,6 +124,18 @@ class _Join(Process):
             self._enter_one_by_one()
         os.close(self.pidfd)
         self.root_fd = os.open("/", _PLACE)
+
+    def open_users(self) -> None:
+        """Open the user namespace of the container, if it has one of its own, and be it from an earlier daemon."""
+        try:
+            if userns.is_of(self.pid):
+                return
+            self.remapped = remapped.of_process(self.pid)
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+        # While process 1 lives, no other process has its number.
+        if self.remapped is None or select.select([self.pidfd], [], [], 0)[0]:
+            raise Conflict("the container is not running")
 
     def _enter_one_by_one(self) -> None:
         """For a kernel before 5.8, whose setns(2) takes no pidfd."""

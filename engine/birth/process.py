@@ -19,9 +19,13 @@ from collections.abc import Callable
 from engine.errors import EngineError, SystemFailure
 from engine.kernel import syscalls, userns
 from engine.kernel.descriptors import close_on_exec
+from engine.late import TYPE_CHECKING
 from engine.sandbox import apparmor, capabilities, command, limits, mounts, selinux, users
 from engine.sandbox.spec import Sandbox
 from engine.wire import report as protocol
+
+if TYPE_CHECKING:
+    from engine.sandbox.remapped import Remapped
 
 FAILED = 125
 _SIGNALS = tuple(signal.valid_signals())
@@ -36,7 +40,11 @@ class Process:
     ends.
 
     stdio: the descriptors to become 0, 1 and 2; None with a terminal; report: the socket of `wire.report`
+    remapped: the user namespace that the process is to enter; None for the host's
     """
+
+    # Whether the process enters it in a mount namespace that belongs to it, which process 1 is to have.
+    mounts_alone = False
 
     def __init__(self, sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int) -> None:
         self.sandbox = sandbox
@@ -47,6 +55,7 @@ class Process:
         self.cwd_fd = -1
         self.terminal = (-1, -1)
         self.identity = users.Identity(0, 0, (0,), "/")
+        self.remapped: Remapped | None = None
 
     def warn(self, texts: list[str]) -> None:
         for text in texts:
@@ -99,14 +108,15 @@ class Process:
             place((slave, slave, slave))
         else:
             place(self.stdio or (0, 1, 2))
+        uid = self.remapped.ids.outside(self.identity.uid, 0)[0] if self.remapped else self.identity.uid
         for fd in (0, 1, 2):
-            _adopt(fd, self.identity.uid)
+            _adopt(fd, uid)
 
     def limits(self) -> None:
         self.warn(limits.apply_rlimits(each for each in self.sandbox.rlimits if not limits.hinders(each)))
 
     def privileges(self) -> None:
-        """Take the rights of the container, in runc's order.
+        """Take the rights of the container, in runc's order: those of the host end with its user namespace.
 
         Without no_new_privs only CAP_SYS_ADMIN may install a seccomp filter: then the filter is installed first.
         """
@@ -114,6 +124,8 @@ class Process:
             apparmor.change_on_exec(self.sandbox.apparmor)
         if self.sandbox.label:
             selinux.change_on_exec(self.sandbox.label)
+        if self.remapped is not None:
+            self.remapped.enter(alone=self.mounts_alone)
         keep = self.granted()
         capabilities.limit_bounding(keep, _LAST_CAPABILITY)
         if self.sandbox.seccomp and not self.sandbox.no_new_privileges:

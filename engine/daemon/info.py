@@ -249,6 +249,8 @@ def _security_options(settings: Settings) -> list[str]:
         options.append(f"name=seccomp,profile={settings.seccomp_profile}")
     if settings.selinux_enabled and labels.kernel_has():
         options.append("name=selinux")
+    if settings.userns_remap:
+        options.append("name=userns")
     if whose.owner(os.environ, os.geteuid()):
         options.append("name=rootless")
     if os.path.exists("/proc/self/ns/cgroup"):

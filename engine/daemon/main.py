@@ -68,6 +68,11 @@ if TYPE_CHECKING:  # loaded where there are containers already
 else:
     points = late("engine.daemon.containers.mounts.points")
 
+if TYPE_CHECKING:  # loaded where containers have user namespaces
+    from engine.daemon.containers.security import remapping
+else:
+    remapping = late("engine.daemon.containers.security.remapping")
+
 if TYPE_CHECKING:  # loaded where the settings name a log driver, or options for one
     from engine.daemon.containers.output import logconfig
 else:
@@ -284,6 +289,8 @@ def _cgroups(settings: Settings) -> Cgroups:
 def _build(settings: Settings, spawner: Spawner) -> Engine:
     plugins = Plugins(settings.plugin_dirs)
     profilefile.text(settings.seccomp_profile)
+    if settings.userns_remap:
+        remapping.ids(settings.userns_remap)
     if settings.log_opts or settings.log_driver != LOG_DRIVER:
         logconfig.check(
             logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts), plugins

@@ -34,6 +34,8 @@ _GENERIC = {
     "rt_sigaction": 134,
     "seccomp": 277,
     "setdomainname": 162,
+    "setfsgid": 152,
+    "setfsuid": 151,
     "setns": 268,
     "signalfd4": 74,
     "umount2": 39,
@@ -53,6 +55,8 @@ NUMBERS: dict[str, dict[str, int]] = {
         "rt_sigaction": 13,
         "seccomp": 317,
         "setdomainname": 171,
+        "setfsgid": 123,
+        "setfsuid": 122,
         "setns": 308,
         "signalfd4": 289,
         "umount2": 166,
@@ -73,6 +77,8 @@ NUMBERS: dict[str, dict[str, int]] = {
         "rt_sigaction": 174,
         "seccomp": 383,
         "setdomainname": 121,
+        "setfsgid": 216,
+        "setfsuid": 215,
         "setns": 375,
         "signalfd4": 355,
         "umount2": 52,
@@ -107,6 +113,7 @@ MOVE_MOUNT_T_EMPTY_PATH = 0x40
 MODULE_INIT_COMPRESSED_FILE = 4
 MOUNT_ATTR_RDONLY = 0x1
 MOUNT_ATTR_NODEV = 0x4
+MOUNT_ATTR_IDMAP = 0x100000
 FSCONFIG_SET_FLAG = 0
 FSCONFIG_SET_STRING = 1
 FSCONFIG_CMD_CREATE = 6
@@ -194,6 +201,8 @@ _prctl = _bind("prctl", _INT, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ct
 _rt_sigaction = _bind("rt_sigaction", _INT, _TEXT, _POINTER, ctypes.c_size_t)
 _seccomp = _bind("seccomp", _UINT, _UINT, _POINTER)
 _setdomainname = _bind("setdomainname", _TEXT, ctypes.c_size_t)
+_setfsgid = _bind("setfsgid", _UINT)
+_setfsuid = _bind("setfsuid", _UINT)
 _signalfd4 = _bind("signalfd4", _INT, _TEXT, ctypes.c_size_t, _INT)
 _umount2 = _bind("umount2", _TEXT, _INT)
 
@@ -232,6 +241,15 @@ def setdomainname(name: str) -> None:
 def prctl(option: int, argument: int = 0, argument3: int = 0) -> int:
     """prctl(2) with integer arguments; the others are 0, as newer options require."""
     return _prctl(option, argument, argument3, 0, 0)
+
+
+def set_fs_owner(uid: int, gid: int) -> None:
+    """setfsuid(2) and setfsgid(2): the owner of all files that this thread makes. The kernel reports no failure.
+
+    A uid other than 0 takes the capabilities over files out of the effective set.
+    """
+    _setfsgid(gid)
+    _setfsuid(uid)
 
 
 def default_action(number: int) -> None:
@@ -301,9 +319,12 @@ def move_mount(tree_fd: int, target_fd: int) -> None:
     _move_mount(tree_fd, b"", target_fd, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
 
 
-def mount_setattr(fd: int, flags: int, attributes: int, clear: int = 0, propagation: int = 0) -> None:
-    """mount_setattr(2) (Linux 5.12) on the mount behind `fd`; `flags` may hold AT_RECURSIVE."""
-    values = b"".join(value.to_bytes(8, _ORDER) for value in (attributes, clear, propagation, 0))
+def mount_setattr(fd: int, flags: int, attributes: int, clear: int = 0, propagation: int = 0, users: int = 0) -> None:
+    """mount_setattr(2) (Linux 5.12) on the mount behind `fd`; `flags` may hold AT_RECURSIVE.
+
+    users: a descriptor of the user namespace for MOUNT_ATTR_IDMAP
+    """
+    values = b"".join(value.to_bytes(8, _ORDER) for value in (attributes, clear, propagation, users))
     _mount_setattr(fd, b"", flags | AT_EMPTY_PATH, values, len(values))
 
 

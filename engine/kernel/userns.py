@@ -24,6 +24,18 @@ def ids() -> int:
     return min(map(_mapped, _MAPS))
 
 
+def is_of(pid: int) -> bool:
+    """Whether a process is in this process's user namespace.
+
+    Raises FileNotFoundError or ProcessLookupError when it is gone.
+    """
+    try:
+        own = os.stat("/proc/self/ns/user")
+    except FileNotFoundError:  # a kernel without user namespaces
+        return True
+    return os.path.samestat(own, os.stat(f"/proc/{pid}/ns/user"))
+
+
 @functools.cache
 def hosts_number() -> int:
     """The number that this process's user has on the host, or in the namespace around its own."""

@@ -10,36 +10,10 @@ import shutil
 import subprocess
 
 from engine.errors import Unavailable
-from engine.kernel import syscalls
+from engine.kernel import subids, syscalls
+from engine.kernel.subids import Range
 
-_FILES = {"uid": "/etc/subuid", "gid": "/etc/subgid"}
-_LARGEST_FILE = 1 << 20
-_MOST_RANGES = 64
-_LAST_ID = 0xFFFFFFFE
 _SECONDS = 30
-
-Range = tuple[int, int]
-"""The first id on the host, and how many."""
-
-
-def ranges(text: str, names: tuple[str, ...]) -> list[Range]:
-    """A user's ranges in the text of a subuid(5) file; names: what the user is called there, a name or digits.
-
-    Lines that do not parse are passed over.
-    """
-    found = []
-    for line in text.splitlines():
-        owner, _, rest = line.strip().partition(":")
-        first, _, count = rest.partition(":")
-        if owner in names and _is_number(first) and _is_number(count):
-            begin, size = int(first), int(count)
-            if 0 < begin <= _LAST_ID and 0 < size <= _LAST_ID - begin:
-                found.append((begin, size))
-    return found[:_MOST_RANGES]
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 10
 
 
 def arguments(own: int, subordinate: list[Range]) -> list[str]:
@@ -97,13 +71,9 @@ def _commands(uid: int, gid: int) -> tuple[list[list[str]], str]:
         program = shutil.which(f"new{kind}map")
         if program is None:
             return [], f"new{kind}map is not installed (Debian's package is called uidmap)"
-        try:
-            with open(_FILES[kind], encoding="utf-8", errors="replace") as file:
-                mine = ranges(file.read(_LARGEST_FILE), (name, str(uid)))
-        except OSError:  # no file, or none that users may read: no ids
-            mine = []
+        mine = subids.read(kind, (name, str(uid)))
         if not mine:
-            return [], f"{_FILES[kind]} has no ids for {name}"
+            return [], f"{subids.FILES[kind]} has no ids for {name}"
         commands.append([program, str(os.getpid()), *arguments(own, mine)])
     return commands, ""
 

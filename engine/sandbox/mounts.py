@@ -36,6 +36,7 @@ FLAGS: dict[str, int] = {
     "lazytime": 1 << 25,
     "userxattr": 0,  # an option of overlays
     "rro": 0,  # a flag of the mounts alone, not of the file system, see `detached`
+    "idmap": 0,  # another one
 }
 """The names in `Mount.flags` and their MS_* bits (mount(2))."""
 
@@ -319,10 +320,10 @@ def _recursion(mount: Mount) -> int:
     return syscalls.AT_RECURSIVE if "rbind" in mount.flags else 0
 
 
-def detached(source_fd: int, mount: Mount) -> int:
+def detached(source_fd: int, mount: Mount, users: int = -1) -> int:
     """A detached copy of what is behind a descriptor; no process sees it before it has all attributes of the mount.
 
-    Raises OSError, ENOSYS before Linux 5.12.
+    users: a descriptor of the container's user namespace, if it has one. Raises OSError, ENOSYS before Linux 5.12.
     """
     depth = _recursion(mount)
     tree = syscalls.open_tree(source_fd, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH | depth)
@@ -338,6 +339,8 @@ def detached(source_fd: int, mount: Mount) -> int:
         syscalls.mount_setattr(tree, depth, bits, clear, propagation & ~syscalls.MS_REC)
         if "ro" in mount.flags:
             syscalls.mount_setattr(tree, 0, syscalls.MOUNT_ATTR_RDONLY)
+        if "idmap" in mount.flags and users >= 0:
+            syscalls.mount_setattr(tree, 0, syscalls.MOUNT_ATTR_IDMAP, users=users)
     except OSError:
         os.close(tree)
         raise

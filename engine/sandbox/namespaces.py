@@ -1,7 +1,7 @@
 """The table of namespace kinds with their CLONE_NEW* flags, and opening and entering the namespaces of other processes.
 
 The table serves init, which makes the namespaces, and all code that names them under /proc. Entering runs in init and
-its parent. A user namespace has its row, but nothing asks for one yet.
+its parent. A user namespace is entered last of all (see `remapped`).
 """
 
 import os
@@ -33,6 +33,8 @@ LATER = frozenset({"cgroup"})
 """Made after the cgroups were entered, because a cgroup namespace has its root where the process is at that moment."""
 BY_MONITOR = frozenset({"pid"})
 """Made by the parent before the fork, because only children enter it."""
+OF_USER = frozenset({"net", "uts", "ipc"})
+"""Made by a child that is in the container's user namespace, if it has one: its root is to be root there."""
 
 
 def flags(names: Iterable[str], *, without: frozenset[str] = frozenset()) -> int:

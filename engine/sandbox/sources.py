@@ -19,33 +19,33 @@ _PLACE = os.O_PATH | os.O_CLOEXEC
 _OWN = "/proc/self/ns/mnt"
 
 
-def of_host(wanted: Iterable[Mount], host: int = -1) -> dict[Mount, int]:
+def of_host(wanted: Iterable[Mount], host: int = -1, users: int = -1) -> dict[Mount, int]:
     """The sources of binds, by their mount; to be called while the namespace still shares its mounts.
 
     host: the host's mount namespace, if this process is not in a fresh copy of it. On a kernel without open_tree(2),
-        plain binds are opened later, by their path. Raises SystemFailure in runc's words.
+        plain binds are opened later, by their path; users: see `mounts.detached`. Raises SystemFailure in runc's words.
     """
     binds = [mount for mount in wanted if mount.kind == "bind" and (mount.asked or mounts.keeps_peers(mount))]
     if not binds:
         return {}
     if host < 0:
-        return _opened(binds)
+        return _opened(binds, users)
     own = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
     syscalls.setns(host, syscalls.CLONE_NEWNS)
     try:
-        return _opened(binds)
+        return _opened(binds, users)
     finally:
         syscalls.setns(own, syscalls.CLONE_NEWNS)
         os.close(own)
 
 
-def _opened(binds: list[Mount]) -> dict[Mount, int]:
+def _opened(binds: list[Mount], users: int) -> dict[Mount, int]:
     found = {}
     for mount in binds:
         try:
             source = subpaths.open_source(mount)
             try:
-                found[mount] = mounts.detached(source, mount)
+                found[mount] = mounts.detached(source, mount, users)
             finally:
                 os.close(source)
         except OSError as error:

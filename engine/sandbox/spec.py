@@ -40,7 +40,7 @@ class Mount:
     source: host path for `bind`, the directory of all layers for `image`, else the device name shown in mountinfo
     target: absolute path in the container; missing parts are made, symbolic links never lead out of the root
     flags: names of MS_* flags in lower case (`nosuid`, `noexec`, `nodev`, `ro`, `rbind`, ...); `rro`: this mount and
-        all below it read-only
+        all below it read-only; `idmap`: its files have the ids of the container's user namespace, if that has one
     data: the file system's own options, as for mount(2); of an `image` the names of its layers, lowest first, separated
         by `:`
     propagation: `private`, `rprivate`, `slave`, `rslave`, `shared`, `rshared`, or empty for rprivate
@@ -125,8 +125,8 @@ class Limits:
 class Sandbox:
     """Everything `init` needs to turn a fresh fork into a container's process 1.
 
-    namespaces: which to make new: any of `mount`, `pid`, `uts`, `ipc`, `net`, `cgroup` (`user` is not supported yet);
-        one that is missing here is shared with the host
+    namespaces: which to make new: any of `mount`, `pid`, `uts`, `ipc`, `net`, `cgroup`, `user`; one that is missing
+        here is shared with the host
     argv, env: the command and its environment; argv[0] is searched along PATH of env inside the root
     cwd: made, with its parents, where it is missing
     user: as in the API: empty, `name`, `uid`, `name:group`, `uid:gid`, ...; looked up in the image's files
@@ -143,6 +143,7 @@ class Sandbox:
     runtime: of a container that another OCI runtime makes: host path of the directory for its bundle, host path of the
         runtime's program, and that program's first arguments; empty for one that this engine makes
     config: then the runtime's config.json, without the user (see `birth.viaruntime`)
+    uids, gids: the maps of a new user namespace: (first id inside, first id on the host, how many) of each range
     cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see `sandbox.cgroups`);
         empty when another process moves it, or none does
     """
@@ -178,3 +179,5 @@ class Sandbox:
     label: str = ""
     runtime: tuple[str, ...] = ()
     config: str = ""
+    uids: tuple[tuple[int, int, int], ...] = ()
+    gids: tuple[tuple[int, int, int], ...] = ()

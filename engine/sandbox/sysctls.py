@@ -4,7 +4,8 @@
 namespaces. It never sets a parameter that the whole host shares.
 """
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
 
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import userns
@@ -19,6 +20,7 @@ _OF_IPC = frozenset(
     f"kernel.{name}" for name in ("msgmax", "msgmnb", "msgmni", "sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced")
 )
 
+_PATHS_OF_IPC = ("/proc/sys/fs/mqueue/", *(f"/proc/sys/{name.replace('.', '/')}" for name in _OF_IPC))
 _EXCHANGED = {ord("."): "/", ord("/"): "."}
 
 
@@ -46,12 +48,20 @@ def check(name: str, namespaces: Iterable[str]) -> str:
     return path
 
 
-def apply(values: Iterable[tuple[str, str]], namespaces: Iterable[str]) -> None:
-    """Set each parameter. Raises Invalid as `check` does, SystemFailure with the kernel's reason."""
+def apply(
+    values: Iterable[tuple[str, str]],
+    namespaces: Iterable[str],
+    as_owner: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
+    """Set each parameter. Raises Invalid as `check` does, SystemFailure with the kernel's reason.
+
+    as_owner: makes this process the owner of its IPC namespace, whose parameters the kernel lets nobody else change
+    """
     for name, value in values:
         path = f"/proc/sys/{check(name, namespaces)}"
+        of_ipc = path.startswith(_PATHS_OF_IPC)
         try:
-            with open(path, "wb", buffering=0) as file:
+            with as_owner() if of_ipc else contextlib.nullcontext(), open(path, "wb", buffering=0) as file:
                 file.write(value.encode())
         except OSError as error:
             raise SystemFailure(f"open {path}: {(error.strerror or '').lower()}") from error

@@ -191,6 +191,12 @@ OPTIONS = (
         key="no-new-privileges",
     ),
     Option(
+        "userns-remap",
+        "Containers have a user namespace, with the subordinate ids of this user (USER[:GROUP]); default: dockremap",
+        value="user",
+        key="userns-remap",
+    ),
+    Option(
         "seccomp-profile",
         f"File of the seccomp profile of containers that name none; {BUILTIN}: the engine's own; unconfined: none",
         check=lambda text: text or BUILTIN,

@@ -169,11 +169,6 @@ _WITHOUT = (
         )
     ),
     Without(
-        _text("userns-remap", "Refused: containers of root's daemon have no user namespace", "user"),
-        refusal="containers of root's daemon have no user namespace in this engine",
-        harmless=_is_unset,
-    ),
-    Without(
         _flag("rootless", "Nothing: a daemon that a user other than root starts is that user's own anyway"),
         "a daemon that a user other than root starts is that user's own without this option",
     ),

@@ -56,6 +56,7 @@ class Settings:
     default_shm_size: bytes; default_stop_timeout: seconds
     runtimes: see `runtimes.programs`
     cdi_spec_dirs: absolute paths, none where there are to be no such devices
+    userns_remap: `USER[:GROUP]` or `default`, whose subordinate ids containers have; empty for none
     seccomp_profile: a path, `builtin` or `unconfined`
     exec_opts: `name=value` each, see `cgroups`; cgroup_parent: of containers that name none, empty for the cgroup
         driver's own
@@ -113,6 +114,7 @@ class Settings:
     default_shm_size: int
     default_stop_timeout: int
     no_new_privileges: bool
+    userns_remap: str
     seccomp_profile: str
     cdi_spec_dirs: tuple[str, ...]
     selinux_enabled: bool

@@ -26,6 +26,12 @@ from engine.daemon.tar.trees import remove_tree
 from engine.dataclass import dataclass, field, replace
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel.beneath import open_beneath
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded where containers have user namespaces
+    from engine.daemon.containers.security import remapping
+else:
+    remapping = late("engine.daemon.containers.security.remapping")
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -290,7 +296,7 @@ def _secret(making: _Making, mount: Mount) -> None:
     if mount.target:
         mode = _SECRET_MODE if mount.mode is None else mount.mode
         path = making.stack.enter_context(
-            giving.secret(work.engine.settings.exec_root, mount.id, data, mount.uid, mount.gid, mode)
+            giving.secret(work.engine.settings.exec_root, mount.id, data, *_owner(making, mount), mode)
         )
         making.made.host.append({"Type": "bind", "Source": path, "Target": mount.target, "ReadOnly": True})
 
@@ -301,7 +307,7 @@ def _agent(making: _Making, mount: Mount) -> None:
     if work.giver is not None:
         mode = _AGENT_MODE if mount.mode is None else mount.mode
         path = making.stack.enter_context(
-            giving.agent(work.giver, work.engine.settings.exec_root, mount.id, mount.uid, mount.gid, mode)
+            giving.agent(work.giver, work.engine.settings.exec_root, mount.id, *_owner(making, mount), mode)
         )
     if path is not None:
         making.made.host.append({"Type": "bind", "Source": path, "Target": mount.target})
@@ -309,6 +315,12 @@ def _agent(making: _Making, mount: Mount) -> None:
     elif mount.required:
         known = work.giver is not None
         raise Invalid(f"unset ssh forward key {mount.id}" if known else _without_client(mount))
+
+
+def _owner(making: _Making, mount: Mount) -> tuple[int, int]:
+    """The owner, on the host, of a file below the exec root. Raises Invalid for one that containers do not have."""
+    asked = making.work.engine.settings.userns_remap
+    return remapping.ids(asked).outside(mount.uid, mount.gid) if asked else (mount.uid, mount.gid)
 
 
 def _without_client(mount: Mount) -> str:

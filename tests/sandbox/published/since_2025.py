@@ -13,8 +13,8 @@ from tests.sandbox.published.row import (
     NO_KRUN,
     NO_LABELS,
     NO_MACHINE,
-    NO_USERNS,
     PULL,
+    REMAP,
     RUN,
     STEP,
     WINDOWS,
@@ -72,7 +72,12 @@ ROWS = (
         "A layer changed what was looked up before it was used, while it was unpacked.",
         test=f"{IMAGE}test_cve_2021_32760_no_mode_and_no_owner_of_the_host_is_changed",
     ),
-    Row("CVE-2025-47291", "containerd", "Containers with user namespaces stood outside their cgroup.", why=NO_USERNS),
+    Row(
+        "CVE-2025-47291",
+        "containerd",
+        "Containers with user namespaces stood outside their cgroup.",
+        test=f"{REMAP}test_all_processes_are_in_the_containers_cgroup",
+    ),
     Row(
         "CVE-2025-52565",
         "runc",

@@ -140,6 +140,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "runtimes": {"crun": {"path": "/c"}},
         "default-runtime": "crun",
         "no-new-privileges": True,
+        "userns-remap": "default",
         "seccomp-profile": "/seccomp.json",
         "allow-direct-routing": True,
         "bridge-accept-fwmark": "0x1/3",

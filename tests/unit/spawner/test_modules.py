@@ -19,6 +19,7 @@ LATE = (
     "engine.logs.drivers.splunksender",
     "engine.asking.secure",
     "engine.birth.viaruntime",
+    "engine.sandbox.remapped",
 )
 # In a process of its own, as small as a spawner: a test process has everything imported.
 SCRIPT = """

@@ -28,7 +28,7 @@ def export(engine: MountParts, container: Container, begin: Callable[[], Callabl
             top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=seen.root)
             try:
                 write = begin()
-                packer = Packer()
+                packer = Packer(shown_as=seen.shown_as)
                 for chunk in packer.contents(top, ""):
                     write(chunk)
                 seen.check()

@@ -67,6 +67,7 @@ class _Into(extract.Extraction):
         self._place = place
         self._keep_kinds = keep_kinds
         self._owner = owner
+        self._ids = seen.ids
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
         """Make the file of one member of the archive."""
@@ -74,6 +75,8 @@ class _Into(extract.Extraction):
         if self._owner is not None:
             entry.uid, entry.gid = self._owner
         self.check(entry)
+        if self._ids is not None:
+            entry.uid, entry.gid = self._ids.outside(entry.uid, entry.gid)
         if not parts:
             if entry.kind == tar.DIRECTORY and entry.name.startswith("/"):
                 self.attend_directory(entry, "", self.root, ".")

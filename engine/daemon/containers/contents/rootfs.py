@@ -30,7 +30,8 @@ from engine.daemon.containers.security import copied, specify
 from engine.daemon.parts import MountParts
 from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, NotFound, SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import idmaps, syscalls, userns
+from engine.kernel.idmaps import Ids
 from engine.sandbox import mounts, sources
 from engine.sandbox.spec import Mount, Root
 
@@ -54,6 +55,7 @@ class View:
 
     root: an O_PATH descriptor of the root, valid until the work returns; live: the container runs
     closed: numbers of the devices whose contents are the kernel's (proc, sysfs, ...) or the engine's (/dev)
+    ids: those of the container's user namespace; None where files show the owners that the container sees
     check: raises NotFound once the container is removed, since its files are then deleted; for work that writes, also
         Conflict when another run has begun, since that run has another view of the same files
     """
@@ -62,6 +64,17 @@ class View:
     live: bool
     closed: frozenset[int]
     check: Callable[[], None]
+    ids: Ids | None = None
+
+    def shown_as(self, found: os.stat_result) -> os.stat_result:
+        """The status of a file with the owner that the container sees."""
+        if self.ids is None:
+            return found
+        values = tuple(found)[:10]
+        owner = self.ids.inside(found.st_uid, found.st_gid)
+        return os.stat_result(
+            (*values[:4], *owner, *values[6:]), {"st_rdev": found.st_rdev, "st_mtime": found.st_mtime}
+        )
 
 
 def visit(
@@ -76,16 +89,16 @@ def visit(
     """
     for _ in range(_ATTEMPTS):
         state = container.settled()
-        if state.alive:
+        if state.alive and (mounted or not _is_locked(state)):
             entered = _enter(state, mounted)
             if entered is None:
                 _await_end(container, state)
                 continue
-            root, closed = entered
             try:
-                return work(View(root, True, closed, functools.partial(_check_run, container, state, writes)))
+                check = functools.partial(_check_run, container, state, writes)
+                return _look(View(entered.root, True, entered.closed, check, entered.ids), work, writes)
             finally:
-                os.close(root)
+                os.close(entered.root)
         copied.prepare(engine, container)
         if not writes:
             with _lent(engine, container, mounted) as lent:
@@ -108,8 +121,44 @@ def _lent(
 # Running
 
 
-def _enter(state: State, mounted: bool) -> tuple[int, frozenset[int]] | None:
-    """A descriptor of a copy of the process's mounts, and the devices to keep out of; None: the process has ended.
+def _is_locked(state: State) -> bool:
+    """Whether the kernel keeps what the mounts of a running container cover from being shown.
+
+    It does in the mount namespace of another user namespace. The files of the root's own file system are read from
+    below then, as those of a stopped container.
+    """
+    try:
+        return not userns.is_of(state.pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """root: a descriptor of a copy of a process's mounts; closed, ids: see `View`"""
+
+    root: int
+    closed: frozenset[int]
+    ids: Ids | None
+
+
+def _look(view: View, work: Callable[[View], T], writes: bool) -> T:
+    """Run `work` on a running container, whose root makes the files that are written."""
+    if view.ids is None or not writes:
+        return work(view)
+    owner = view.ids.root
+
+    def written() -> T:
+        _, permitted, inheritable = syscalls.capget()
+        syscalls.set_fs_owner(*owner)
+        syscalls.capset(permitted, permitted, inheritable)  # the kernel has taken those over files away
+        return work(view)
+
+    return _aside(written)
+
+
+def _enter(state: State, mounted: bool) -> _Entered | None:
+    """A copy of the mounts of a container's process; None: the process has ended.
 
     The copy is not taken from /proc/PID/root, since the process may have changed its own root. Without `mounted` it is
     a copy of the root's mount alone.
@@ -125,6 +174,7 @@ def _enter(state: State, mounted: bool) -> tuple[int, frozenset[int]] | None:
         namespace = os.open(f"/proc/{state.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         with open(f"/proc/{state.pid}/mountinfo", "rb") as file:
             closed = _closed(file.read())
+        ids = idmaps.of_process(state.pid)
         ended = select.poll()
         ended.register(pidfd, select.POLLIN)
         if ended.poll(0):
@@ -136,7 +186,7 @@ def _enter(state: State, mounted: bool) -> tuple[int, frozenset[int]] | None:
         os.close(pidfd)
         if namespace >= 0:
             os.close(namespace)
-    return root, closed
+    return _Entered(root, closed, ids)
 
 
 def _root_of(namespace: int, mounted: bool) -> int:

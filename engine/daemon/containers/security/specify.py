@@ -42,6 +42,12 @@ else:
     runtimeprogram = late("engine.daemon.containers.security.runtimeprogram")
     ociconfig = late("engine.daemon.containers.security.ociconfig")
 
+if TYPE_CHECKING:  # loaded where containers have user namespaces
+    from engine.daemon.containers.security import remapping
+    from engine.kernel.idmaps import Ids
+else:
+    remapping = late("engine.daemon.containers.security.remapping")
+
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
 else:
@@ -61,6 +67,8 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
     config, host_config = container.config, container.host_config
     lacking.check(engine.cgroups, host_config)
     namespaces = joins.namespaces_of(engine, container)
+    if engine.settings.userns_remap:
+        remapping.check(engine.settings, host_config)
     privileged = host_config["Privileged"]
     networked = joins.networked(engine, container) or container
     if networked is not container:
@@ -108,12 +116,33 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
             groups=(*made.groups, *injected.groups),
         )
     made = lacking.confined(engine.cgroups, host_config, made)
+    if engine.settings.userns_remap and (ids := remapping.of(engine.settings, host_config)) is not None:
+        made = _remapped(made, ids, engine.settings.data_root)
     hooks = injected.hooks if injected is not None else ()
     if host_config["Runtime"] not in OWN:
         return _by_runtime(engine, container, made, hooks)
     if hooks:
         raise SystemFailure("CDI device injection failed: the device has hooks, which only another --runtime runs")
     return made
+
+
+def _remapped(made: Sandbox, ids: "Ids", data_root: str) -> Sandbox:
+    """The sandbox in a user namespace with these ids: a new one, or that of the container that it shares another with.
+
+    In what it shows of the data root, such as volumes, files have the container's own ids.
+    """
+    own = tuple(f"{path.rstrip('/')}/" for path in {data_root, os.path.realpath(data_root)})
+    mounts = tuple(
+        replace(mount, flags=(*mount.flags, "idmap"))
+        if mount.kind == "bind" and mount.asked and mount.source.startswith(own)
+        else mount
+        for mount in made.mounts
+    )
+    made = replace(made, mounts=mounts, uids=ids.users, gids=ids.groups)
+    if not made.joined:
+        return replace(made, namespaces=(*made.namespaces, "user"))
+    _, pid, start = made.joined[0]
+    return replace(made, joined=(*made.joined, ("user", pid, start)))
 
 
 def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hooks: "tuple[Hook, ...]") -> Sandbox:
@@ -125,6 +154,8 @@ def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hook
     program, *arguments = programs(engine.settings.runtimes).get(name) or ("",)
     if not userns.is_hosts():
         raise NotBuilt("another runtime than runc is not built for a daemon of a user's own")
+    if made.uids:
+        raise NotBuilt("another runtime than runc is not built together with --userns-remap: give --userns=host")
     place = paths.bundle(engine.settings.exec_root, container.id)
     profile = walls.profile_of(container.host_config, profilefile.text(engine.settings.seccomp_profile))
     return replace(

@@ -38,6 +38,11 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
+if TYPE_CHECKING:  # loaded where containers have user namespaces
+    from engine.daemon.containers.security import remapping
+else:
+    remapping = late("engine.daemon.containers.security.remapping")
+
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
 else:
@@ -88,6 +93,8 @@ def create(
     warnings = validate.check(config, host_config, programs(engine.settings.runtimes))
     warnings += resources.discard(host_config, engine.cgroups)
     warnings += lacking.discard(engine.cgroups, host_config)
+    if engine.settings.userns_remap:
+        remapping.check(engine.settings, host_config)
     cgroupparent.check(host_config["CgroupParent"], engine.cgroups.driver)
     image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
     walls.adapt(engine, body.get("HostConfig") or {}, host_config)
