@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 
+from tests.__main__ import NO_TESTS, SUCCESS, workers
 from tests.harness import barred
 from tests.long import c, parsers
 
@@ -82,10 +83,15 @@ def seeds(target: str, directory: str) -> list[str]:
     return [str(place)] if known else []
 
 
-def tests(folder: str, variables: dict[str, str]) -> int:
-    """The tests of a folder, with this in the environment; pytest's exit status."""
-    command = [sys.executable, "-m", "pytest", "-s", *folder.split()]
-    return subprocess.run(command, env={**os.environ, **variables}).returncode
+def tests(folder: str, variables: dict[str, str]) -> bool:
+    """The tests of a folder, with this in the environment: side by side, and then those that measure time; whether one
+    failed.
+    """
+    every = [
+        subprocess.run([sys.executable, "-m", "pytest", *options, *folder.split()], env={**os.environ, **variables})
+        for options in ([*workers([]), "-m", "not alone"], ["-m", "alone"])
+    ]
+    return any(each.returncode not in (SUCCESS, NO_TESTS) for each in every)
 
 
 class Taken:
