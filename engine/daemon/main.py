@@ -283,6 +283,7 @@ def _cgroups(settings: Settings) -> Cgroups:
     """The host's cgroups, by the driver that the settings name or the host's own. Raises Invalid, SystemFailure."""
     found = detection.detect(driver=cgroups.driver(settings.exec_opts), units=lambda: units.ours())
     cgroupparent.check(settings.cgroup_parent, found.driver)
+    found.grant_real_time(settings.cpu_rt_period, settings.cpu_rt_runtime)
     return found
 
 

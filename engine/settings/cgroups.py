@@ -6,6 +6,7 @@ driver, is checked when the daemon has looked at the host (`engine.daemon.main`)
 
 from engine.commandline import Option
 from engine.errors import Invalid
+from engine.literals import integer
 
 DRIVERS = ("systemd", "cgroupfs")
 
@@ -43,5 +44,17 @@ OPTIONS = (
         "Parent of the cgroups of containers that name none: a slice with systemd, else a path",
         value="parent",
         key="cgroup-parent",
+    ),
+    *(
+        Option(
+            name,
+            f"{what} of the real-time scheduler that all containers share; cgroups v1 alone, 0 to leave the host's",
+            kind="number",
+            check=lambda text: str(integer(text, low=0)),
+            default=0,
+            value="microseconds",
+            key=name,
+        )
+        for name, what in (("cpu-rt-period", "Period"), ("cpu-rt-runtime", "Runtime in each period"))
     ),
 )

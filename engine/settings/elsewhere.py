@@ -79,9 +79,6 @@ def _is_unset(value: Value) -> bool:
 
 _NO_CONTAINERD = "this engine runs containers itself, without containerd"
 _NO_SWARM = "this engine is in no swarm"
-_NO_BUDGET = (
-    "daemon-scoped cpu-rt-period and cpu-rt-runtime are not supported by this engine, nor with cgroups v2 at all"
-)
 # Options of a storage driver that the kernel of today has made needless; dockerd takes them too.
 _NEEDLESS = frozenset({"overlay2.override_kernel_check", "overlay.override_kernel_check"})
 _WITHOUT = (
@@ -127,21 +124,6 @@ _WITHOUT = (
         ),
         refusal="this engine has no Node Resource Interface",
         harmless=lambda value: value != "true",
-    ),
-    *(
-        Without(
-            Option(
-                name,
-                "Refused: containers together have no budget of the real-time scheduler; each can have its own",
-                kind="number",
-                default=0,
-                value="microseconds",
-                key=name,
-            ),
-            refusal=_NO_BUDGET,
-            harmless=_is_unset,
-        )
-        for name in ("cpu-rt-period", "cpu-rt-runtime")
     ),
     Without(
         _text("userland-proxy-path", "Nothing: the userland proxy is a part of the engine", "path"),

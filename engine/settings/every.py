@@ -59,7 +59,7 @@ class Settings:
     userns_remap: `USER[:GROUP]` or `default`, whose subordinate ids containers have; empty for none
     seccomp_profile: a path, `builtin` or `unconfined`
     exec_opts: `name=value` each, see `cgroups`; cgroup_parent: of containers that name none, empty for the cgroup
-        driver's own
+        driver's own; cpu_rt_*: microseconds for all containers together, 0 for what the host has
     log_driver: of containers that name none; log_opts: `name=value` each, its options
     metrics_addr: `host:port`, or empty
     labels, node_generic_resources, features: `name=value` each; a feature's value is `true` or `false`
@@ -122,6 +122,8 @@ class Settings:
     default_runtime: str
     exec_opts: tuple[str, ...]
     cgroup_parent: str
+    cpu_rt_period: int
+    cpu_rt_runtime: int
     idle_exit: int
     bridge: str
     bip: str

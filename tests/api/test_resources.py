@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.api.test_limits import MIB, cgroup
+from tests.harness import fixtures
 from tests.harness.daemon import Daemon
+from tests.harness.fixtures import World
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -171,6 +173,32 @@ def test_realtime_scheduling(daemon: Daemon, running: Callable[..., str]) -> Non
         400,
         "cpu real-time runtime cannot be higher than cpu real-time period",
     )
+
+
+def test_containers_share_a_budget_of_real_time(world: World) -> None:
+    """It is that of their parent, which here is one of the test's own.
+
+    Its runtime stays 0, because all of the host's may be another parent's already.
+    """
+    parent, top = f"/engine-test-{os.getpid()}", Path("/sys/fs/cgroup/cpu")
+    options = ["--cpu-rt-period=500000", f"--cgroup-parent={parent}/in"]
+    daemon = world.daemon(options)
+    if not (top / "cpu.rt_runtime_us").exists():
+        daemon.start(wait=False)
+        assert daemon.process.wait(60) == 1
+        daemon.process = None
+        assert "cpu-rt-period" in daemon.log
+        return
+    try:
+        with fixtures.running(daemon):
+            daemon.import_busybox()
+            daemon.shell("true")
+            for place in (parent, f"{parent}/in"):
+                assert Path(f"{top}{place}/cpu.rt_period_us").read_text() == "500000\n"
+    finally:
+        for each in Path("/sys/fs/cgroup").glob(f"*{parent}"):
+            os.rmdir(each / "in")
+            os.rmdir(each)
 
 
 def test_memory_nodes(daemon: Daemon, running: Callable[..., str]) -> None:

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from engine.dataclass import replace
-from engine.errors import SystemFailure
+from engine.errors import Invalid, SystemFailure
 from engine.sandbox.cgroups import slices, subtree
 from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
@@ -158,6 +158,15 @@ class Cgroups(ABC):
     def fitting(self, limits: Limits) -> tuple[Limits, list[str]]:
         """The limits that this host can keep, and docker's warning for each that it cannot."""
         return fitted(limits, self.features) if limits != _NOTHING else (limits, [])
+
+    def grant_real_time(self, period: int, runtime: int) -> None:
+        """Give the parents of containers this budget of the real-time scheduler, in microseconds; 0: none is asked for.
+
+        Raises Invalid in docker's words where they cannot have one.
+        """
+        if period or runtime:
+            where = "for cgroup v2" if self.version else "without cgroups"
+            raise Invalid(f"daemon-scoped cpu-rt-period and cpu-rt-runtime are not implemented {where}")
 
     def path_text(self, id: str, parent: str = PARENT) -> str:
         """The cgroup as /proc/PID/cgroup shows it."""

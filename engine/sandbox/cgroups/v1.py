@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Iterable
 
+from engine.errors import Invalid
 from engine.sandbox.cgroups.hierarchy import PARENT, Cgroups, counter, cpu_quota, read, wait_until, write
 from engine.sandbox.spec import Limits
 
@@ -54,6 +55,7 @@ class CgroupsV1(Cgroups):
         self._mounts = {controller: f"{root}/{name}" for name, group in hierarchies.items() for controller in group}
         self._hierarchies = tuple(f"{root}/{name}" for name in sorted(hierarchies))
         features = {feature for feature, file in _FEATURES.items() if self._has(file)}
+        self._real_time: tuple[tuple[str, str], ...] = ()
         # The root of the hierarchy has no pids.max of its own.
         features.update({"pids"} & self._mounts.keys())
         self._weight = next((prefix for file, prefix in _WEIGHTS.items() if self._has(file)), "")
@@ -107,7 +109,9 @@ class CgroupsV1(Cgroups):
                 # made the engine's own parent has left one that has none yet.
                 self._make_parent(mount, parent)
                 _inherit_cpuset(f"{mount}{path}", f"{mount}{parent.rstrip('/')}")
-        if limits.cpu_rt_runtime and parent == PARENT:
+        if self._real_time:
+            self._share_real_time(parent)
+        elif limits.cpu_rt_runtime and parent == PARENT:
             self._let_run_in_real_time(parent)
         for controller, name, value in self._settings(limits):
             write(f"{self._mounts[controller]}{path}/{name}", value)
@@ -130,6 +134,22 @@ class CgroupsV1(Cgroups):
             _inherit_cpuset(made, above)
             # From here on the kernel copies them itself.
             write(f"{made}/cgroup.clone_children", "1")
+
+    def grant_real_time(self, period: int, runtime: int) -> None:
+        """Give it to each parent when a container is made there. Raises Invalid where the kernel has no budgets."""
+        if (period or runtime) and "cpu_rt" not in self.features:
+            raise Invalid("--cpu-rt-period, --cpu-rt-runtime: this kernel shares no budget out (RT_GROUP_SCHED)")
+        asked = (("cpu.rt_period_us", period), ("cpu.rt_runtime_us", runtime))
+        self._real_time = tuple((name, str(value)) for name, value in asked if value)
+
+    def _share_real_time(self, parent: str) -> None:
+        """From the top down, because a cgroup cannot have more than the one above it."""
+        place = self._mounts["cpu"]
+        for name in filter(None, parent.split("/")):
+            place = f"{place}/{name}"
+            for file, value in self._real_time:
+                if read(f"{place}/{file}").strip() != value:
+                    write(f"{place}/{file}", value)
 
     def _let_run_in_real_time(self, parent: str) -> None:
         """Give the engine's own parent the kernel's default real-time budget, because it cannot pass on what it does

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.dataclass import replace
-from engine.errors import SystemFailure
+from engine.errors import Invalid, SystemFailure
 from engine.sandbox import device_program
 from engine.sandbox.cgroups import detection, hierarchy
 from engine.sandbox.cgroups import v1 as version_1
@@ -64,6 +64,31 @@ def test_version_2_unlimited_is_max(v2: Path) -> None:
     detection.detect(str(v2)).create("x", Limits(memory=1 << 30, memory_swap=-1, cpu_period=50_000, pids=-1))
     read = {name: (v2 / "engine/x" / name).read_text() for name in ("memory.swap.max", "cpu.max", "pids.max")}
     assert read == {"memory.swap.max": "max", "cpu.max": "max 50000", "pids.max": "max"}
+
+
+def test_a_budget_of_real_time_goes_from_the_top_down(v1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cpu.rt_period_us", "cpu.rt_runtime_us"):
+        (v1 / "cpu" / name).touch()
+    found = detection.detect(str(v1))
+    found.grant_real_time(1_000_000, 500_000)
+    rows = written(monkeypatch, version_1)
+    found.create("x", Limits(), "/a/b")
+    budget = [("cpu.rt_period_us", "1000000"), ("cpu.rt_runtime_us", "500000")]
+    assert [row for row in rows if "cpu.rt" in row[0]] == budget * 2
+    for where in ("a", "a/b"):
+        assert [(v1 / "cpu" / where / name).read_text() for name, _ in budget] == [value for _, value in budget]
+
+
+def test_no_budget_of_real_time_with_version_2(v2: Path) -> None:
+    found = detection.detect(str(v2))
+    found.grant_real_time(0, 0)
+    with pytest.raises(Invalid, match="not implemented for cgroup v2"):
+        found.grant_real_time(0, 1)
+
+
+def test_no_budget_of_real_time_on_a_kernel_that_shares_none_out(v1: Path) -> None:
+    with pytest.raises(Invalid, match="RT_GROUP_SCHED"):
+        detection.detect(str(v1)).grant_real_time(1, 0)
 
 
 def test_an_oom_kill_is_read_from_the_counters(v1: Path) -> None:

@@ -35,8 +35,6 @@ def test_what_changes_nothing_is_taken_with_one_line(arguments):
         ["--cri-containerd"],
         ["--network-diagnostic-port=1"],
         ["--nri-opts=enable,plugin-path=/p"],
-        ["--cpu-rt-period=1000"],
-        ["--cpu-rt-runtime=1000"],
     ],
     ids=" ".join,
 )
@@ -47,7 +45,7 @@ def test_what_would_change_something_is_refused_in_words(arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--cri-containerd=false"], ["--nri-opts=enable=false"], ["--cpu-rt-period=0"]],
+    [["--cri-containerd=false"], ["--nri-opts=enable=false"]],
     ids=" ".join,
 )
 def test_the_value_of_a_daemon_that_was_told_nothing_is_taken_silently(arguments):

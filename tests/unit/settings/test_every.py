@@ -148,6 +148,8 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "init-path": "/i",
         "default-ulimits": {"nofile": {"Name": "nofile", "Soft": 5, "Hard": 9}, "core": {"Soft": 0, "Hard": -1}},
         "exec-opts": ["native.cgroupdriver=systemd"],
+        "cpu-rt-period": 1000000,
+        "cpu-rt-runtime": 500000,
         "cgroup-parent": "a.slice",
         "selinux-enabled": True,
         "log-driver": "json-file",
