@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import threading
 import time
 import uuid
@@ -14,7 +15,7 @@ from engine.daemon.buildkit import methods
 from engine.daemon.buildkit.calling import Outgoing, unary
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import control, fsutil, ops
-from engine.daemon.buildkit.messages.fsutil import Packet
+from engine.daemon.buildkit.messages.fsutil import Packet, Stat
 from engine.daemon.buildkit.serving import Call, Method
 from engine.errors import EngineError
 from tests.harness.contexts import build
@@ -34,15 +35,15 @@ Begin = Callable[[Daemon, contextlib.ExitStack], list[Link]]
 class Client:
     """A client with one directory of one file. stalls: it stops in the middle of the file"""
 
-    def __init__(self, stalls: bool) -> None:
+    def __init__(self, stalls: bool, name: str = "f") -> None:
         self.stalls = stalls
+        self.name = name
         self.asked = threading.Event()
 
     def files(self, call: Call[Packet, Packet]) -> None:
         # Another file each time, or it would not be asked for.
-        call.send(
-            {"type": fsutil.STAT, "stat": {"path": "f", "mode": 0o644, "size": 100_000, "modTime": time.time_ns()}}
-        )
+        stat: Stat = {"path": self.name, "mode": 0o644, "size": 100_000, "modTime": time.time_ns()}
+        call.send({"type": fsutil.STAT, "stat": stat})
         call.send({"type": fsutil.STAT})
         for packet in call.every():
             if packet["type"] == fsutil.REQUEST:
@@ -186,6 +187,87 @@ def exporting(daemon: Daemon, stack: contextlib.ExitStack) -> list[Link]:
     return [link, calls]
 
 
+class Halting:
+    """A registry that takes what it is given, and never says that it has it."""
+
+    def __init__(self, daemon: Daemon, stack: contextlib.ExitStack) -> None:
+        self.listener = stack.enter_context(daemon.namespaces.socket())
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen()
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.asked = threading.Event()
+        self.over = threading.Event()
+        stack.callback(self.over.set)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # the test has ended
+            while True:
+                connection, _ = self.listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as asked, contextlib.suppress(OSError):
+            if connection.recv(1, socket.MSG_PEEK) == b"\x16":  # TLS is tried first
+                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+                return
+            while line := asked.readline():
+                while asked.readline() not in (b"\r\n", b""):
+                    pass
+                method = line.split()[0]
+                if method in (b"PATCH", b"PUT"):
+                    self.asked.set()
+                    self.over.wait(LONG)
+                    return
+                status = {b"GET": "200 OK", b"POST": "202 Accepted"}.get(method, "404 Not Found")
+                where = "Location: /v2/x/blobs/uploads/1\r\n" if method == b"POST" else ""
+                connection.sendall(f"HTTP/1.1 {status}\r\n{where}Content-Length: 0\r\n\r\n".encode())
+
+
+def sending(daemon: Daemon, stack: contextlib.ExitStack, asked: Callable[[str], control.SolveRequest]) -> list[Link]:
+    """A build that waits for a registry. asked: what is asked for besides, for the registry's address"""
+    registry, writer = Halting(daemon, stack), Writer()
+    id, link = stack.enter_context(session(daemon, Client(stalls=False)))
+    calls = stack.enter_context(running(dial(daemon, "/grpc"), True))
+    made = writer.run(writer.image("busybox:latest"), "sh", "-c", f"echo {uuid.uuid4()} > /x")
+    definition = writer.definition(made)
+    whole: control.SolveRequest = {"Ref": uuid.uuid4().hex, "Session": id, "Definition": definition}
+    later(lambda: unary(calls, SOLVE, *methods.TABLES[SOLVE], {**whole, **asked(registry.address)}))
+    assert registry.asked.wait(LONG)
+    return [link, calls]
+
+
+def pushing(daemon: Daemon, stack: contextlib.ExitStack) -> list[Link]:
+    return sending(
+        daemon,
+        stack,
+        lambda address: {"Exporters": [{"Type": "image", "Attrs": {"name": f"{address}/x", "push": "true"}}]},
+    )
+
+
+def caching(daemon: Daemon, stack: contextlib.ExitStack) -> list[Link]:
+    return sending(
+        daemon,
+        stack,
+        lambda address: {"Cache": {"Exports": [{"Type": "registry", "Attrs": {"ref": f"{address}/x", "mode": "max"}}]}},
+    )
+
+
+def checking(daemon: Daemon, stack: contextlib.ExitStack) -> list[Link]:
+    client = Client(stalls=True, name="Dockerfile")
+    id, link = stack.enter_context(session(daemon, client))
+    calls = stack.enter_context(running(dial(daemon, "/grpc"), True))
+    asked: control.SolveRequest = {
+        "Ref": uuid.uuid4().hex,
+        "Session": id,
+        "Frontend": "dockerfile.v0",
+        "FrontendAttrs": {"requestid": "frontend.lint"},
+    }
+    later(lambda: unary(calls, SOLVE, *methods.TABLES[SOLVE], asked))
+    assert client.asked.wait(LONG)
+    return [link, calls]
+
+
 def later(work: Callable[[], object]) -> None:
     def run() -> None:
         with contextlib.suppress(EngineError):  # it is ended
@@ -207,7 +289,7 @@ def whole(daemon: Daemon) -> None:
             unary(link, SOLVE, *methods.TABLES[SOLVE], asked)
 
 
-MOMENTS = (idling, transferring, commanding, conversed, fronted, exporting)
+MOMENTS = (idling, transferring, commanding, conversed, fronted, exporting, pushing, caching, checking)
 
 
 @pytest.mark.parametrize("first", [0, 1], ids=["session", "call"])
