@@ -26,6 +26,11 @@ from engine.sandbox.cgroups import view
 from engine.sandbox.spec import Mount, Sandbox
 from engine.wire import report as protocol
 
+if TYPE_CHECKING:  # loaded by the init of a container whose devices have hooks
+    from engine.birth import hooks
+else:
+    hooks = late("engine.birth.hooks")
+
 if TYPE_CHECKING:  # loaded by the first container with a user namespace of its own
     from engine.sandbox import remapped
 else:
@@ -190,6 +195,10 @@ class _Init(Process):
         if any(mount.asked for mount in self.late):
             self.mask()
 
+    def hooks(self) -> None:
+        if self.sandbox.hooks:
+            hooks.run(self.sandbox, hooks.BEFORE_PIVOT)
+
     def pivot(self) -> None:
         if self.sandbox.root.readonly:
             mounts.make_root_readonly(self.root_fd)
@@ -199,6 +208,10 @@ class _Init(Process):
     def control(self) -> None:
         if self.sandbox.tty:
             devices.control(self.terminal[1])
+
+    def last_hooks(self) -> None:
+        if self.sandbox.hooks:
+            hooks.run(self.sandbox, hooks.BEFORE_COMMAND)
 
 
 STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
@@ -216,10 +229,12 @@ STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
     ("cgroup", _Init.cgroup),
     ("network", _Init.parameters),
     ("mounts", _Init.mount_late),
+    ("hooks", _Init.hooks),
     ("pivot", _Init.pivot),
     ("streams", _Init.control),
     ("streams", _Init.streams),
     ("limits", _Init.limits),
+    ("hooks", _Init.last_hooks),
     ("privileges", _Init.privileges),
     ("exec", _Init.execute),
 )

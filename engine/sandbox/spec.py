@@ -92,6 +92,20 @@ class Rlimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Hook:
+    """A program that is to be run at one point of a container's life (see `birth.hooks`). timeout: seconds, 0 for none
+
+    env: `NAME=value` each, and nothing else
+    """
+
+    point: str
+    path: str
+    args: tuple[str, ...]
+    env: tuple[str, ...]
+    timeout: int
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What the cgroup allows; 0 or an empty text is "no limit asked for". Units as in the API's Resources.
 
@@ -143,6 +157,7 @@ class Sandbox:
     runtime: of a container that another OCI runtime makes: host path of the directory for its bundle, host path of the
         runtime's program, and that program's first arguments; empty for one that this engine makes
     config: then the runtime's config.json, without the user (see `birth.viaruntime`)
+    hooks: to be run by init, which then writes `config` into the directory `bundle` (a host path) for them
     uids, gids: the maps of a new user namespace: (first id inside, first id on the host, how many) of each range
     cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see `sandbox.cgroups`);
         empty when another process moves it, or none does
@@ -181,3 +196,5 @@ class Sandbox:
     config: str = ""
     uids: tuple[tuple[int, int, int], ...] = ()
     gids: tuple[tuple[int, int, int], ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    bundle: str = ""

@@ -24,6 +24,7 @@ MODULES = (
     "engine.asking.dial",
     "engine.asking.exchange",
     "engine.asking.secure",
+    "engine.birth.hooks",
     "engine.birth.viaruntime",
     "engine.kernel.gathered",
     "engine.kernel.idmaps",

@@ -9,13 +9,13 @@ import marshal
 
 from engine.dataclass import fields
 from engine.errors import Invalid
-from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
+from engine.sandbox.spec import Device, Hook, Mount, Rlimit, Root, Sandbox
 from engine.wire.codec import form
 
 _FIELDS: dict[type, tuple[str, ...]] = {
-    each: tuple(field.name for field in fields(each)) for each in (Sandbox, Root, Mount, Device, Rlimit)
+    each: tuple(field.name for field in fields(each)) for each in (Sandbox, Root, Mount, Device, Rlimit, Hook)
 }
-_LISTS: dict[str, type] = {"mounts": Mount, "devices": Device, "rlimits": Rlimit}
+_LISTS: dict[str, type] = {"mounts": Mount, "devices": Device, "rlimits": Rlimit, "hooks": Hook}
 _PLACES = {_FIELDS[Sandbox].index(name): kind for name, kind in _LISTS.items()}
 _ROOT = _FIELDS[Sandbox].index("root")
 _FORM = "".join(map(form, _FIELDS))
@@ -41,5 +41,5 @@ def unpack(data: bytes) -> Sandbox:
     return Sandbox(*values)
 
 
-def _values(value: Sandbox | Root | Mount | Device | Rlimit) -> tuple[object, ...]:
+def _values(value: Sandbox | Root | Mount | Device | Rlimit | Hook) -> tuple[object, ...]:
     return tuple(getattr(value, name) for name in _FIELDS[type(value)])

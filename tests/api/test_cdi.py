@@ -31,7 +31,7 @@ def specs(world) -> Path:
             {"name": "zero", "containerEdits": {"deviceNodes": [ZERO], "env": ["OWN=zero"]}},
             {"name": "full", "containerEdits": {"deviceNodes": [FULL], "mounts": [mount], "additionalGids": [77]}},
             {"name": "guarded", "containerEdits": {"deviceNodes": [GUARDED]}},
-            {"name": "hooked", "containerEdits": {"hooks": [{"hookName": "createContainer", "path": "/bin/true"}]}},
+            {"name": "hooked", "containerEdits": {"hooks": [{"hookName": "poststart", "path": "/bin/true"}]}},
         ],
     }
     (place / "vendor.json").write_text(json.dumps(document))
@@ -84,7 +84,7 @@ def test_info_lists_what_there_is(equipped: Daemon, specs: Path) -> None:
     ("request_", "text"),
     [
         (asking("none"), f"CDI device injection failed: unresolvable CDI devices {KIND}=none"),
-        (asking("hooked"), "the device has hooks, which only another --runtime runs"),
+        (asking("hooked"), "the device has hooks (poststart), which only another --runtime runs"),
         ({"DeviceRequests": [{"Driver": "cdi", "Count": 1}]}, "unexpected count in CDI device request"),
         ({"DeviceRequests": [{"Driver": "cdi", "Options": {"a": "b"}}]}, "unexpected options in CDI device request"),
     ],

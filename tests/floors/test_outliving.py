@@ -22,6 +22,7 @@ DAEMONS = {
 }
 # The modules of the containers' tower that make a file, a directory or a socket on the host, and what.
 MAKERS = {
+    "engine.birth.hooks": "the bundle of a container whose devices have hooks",
     "engine.birth.viaruntime": "the bundle of a container that another runtime makes",
     "engine.wire.endpoint": "the sockets of monitors, of the resolver and of the proxy",
     "engine.wire.exitfile": "the exit file, and the crash file",

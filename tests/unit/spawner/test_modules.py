@@ -18,6 +18,7 @@ LATE = (
     "engine.logs.drivers.pluginsender",
     "engine.logs.drivers.splunksender",
     "engine.asking.secure",
+    "engine.birth.hooks",
     "engine.birth.viaruntime",
     "engine.sandbox.remapped",
 )

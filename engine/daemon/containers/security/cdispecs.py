@@ -3,8 +3,7 @@
 Runs in the daemon's request threads; loaded by the first container that asks for such a device, and by GET /info. The
 files are the administrator's. They are read anew each time, because a device may come and go. A file in a later
 directory counts more than one in an earlier directory; a device that two files of one directory describe is nobody's.
-What this engine cannot do (network devices, cache partitions) is refused when a container asks for the device. Hooks
-are for another OCI runtime to run.
+What this engine cannot do (network devices, cache partitions) is refused when a container asks for the device.
 Source: the specification at github.com/cncf-tags/container-device-interface.
 """
 
@@ -18,7 +17,7 @@ from engine.daemon.containers.shapes import DeviceRequest
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.protocols import plainyaml
-from engine.sandbox.spec import Mount
+from engine.sandbox.spec import Hook, Mount
 
 _GPU = "nvidia.com/gpu"
 _LARGEST = 1 << 20
@@ -52,17 +51,6 @@ class Node:
     access: str
     uid: int | None
     gid: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """A program of the host that is to be run at one point of a container's life. timeout: in seconds, 0 for none"""
-
-    point: str
-    path: str
-    args: tuple[str, ...]
-    env: tuple[str, ...]
-    timeout: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ Source: the OCI runtime specification 1.0.2, config.md and config-linux.md.
 import json
 from collections.abc import Sequence
 
-from engine.daemon.containers.security.cdispecs import Hook
 from engine.daemon.jsontext import Object
 from engine.errors import SystemFailure
 from engine.sandbox import seccomp
-from engine.sandbox.spec import Device, Mount, Sandbox
+from engine.sandbox.spec import Device, Hook, Mount, Sandbox
 
 CGROUPS = "/engine-runtimes"
 """The parent of the cgroups in which runtimes begin; a container leaves its own before its command runs."""

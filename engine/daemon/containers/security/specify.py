@@ -32,12 +32,11 @@ from engine.kernel import userns
 from engine.late import TYPE_CHECKING, late
 from engine.logs.target import LogTarget
 from engine.sandbox import capabilities, limits, selinux, sysctls
-from engine.sandbox.spec import Limits, Mount, Rlimit, Root, Sandbox
+from engine.sandbox.spec import Hook, Limits, Mount, Rlimit, Root, Sandbox
 from engine.settings.runtimes import OWN, programs
 
 if TYPE_CHECKING:  # loaded by the first container that asks for another runtime
     from engine.daemon.containers.security import ociconfig, runtimeprogram
-    from engine.daemon.containers.security.cdispecs import Hook
 else:
     runtimeprogram = late("engine.daemon.containers.security.runtimeprogram")
     ociconfig = late("engine.daemon.containers.security.ociconfig")
@@ -59,6 +58,8 @@ _NETWORK_SYSCTLS = tuple(
 )
 # A process inherits its OOM score. If the daemon has one of its own, a container that asks for none gets 0.
 _OWN_OOM_SCORE = 0 if limits.own_oom_score() else None
+# At which points of a container's life init runs the hooks of devices, see `engine.birth.hooks`.
+_HOOKS = frozenset({"createContainer", "startContainer"})
 _DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -121,9 +122,21 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
     hooks = injected.hooks if injected is not None else ()
     if host_config["Runtime"] not in OWN:
         return _by_runtime(engine, container, made, hooks)
-    if hooks:
-        raise SystemFailure("CDI device injection failed: the device has hooks, which only another --runtime runs")
-    return made
+    return _with_hooks(engine, container, made, hooks) if hooks else made
+
+
+def _with_hooks(engine: SecurityParts, container: Container, made: Sandbox, hooks: tuple[Hook, ...]) -> Sandbox:
+    """The sandbox whose init runs hooks. Raises SystemFailure for those that it cannot run, NotBuilt."""
+    others = {each.point for each in hooks} - _HOOKS
+    if others:
+        what = f"the device has hooks ({', '.join(sorted(others))}), which only another --runtime runs"
+        raise SystemFailure(f"CDI device injection failed: {what}")
+    if made.uids:
+        raise NotBuilt("devices with hooks are not built together with --userns-remap: give --userns=host")
+    place = paths.bundle(engine.settings.exec_root, container.id)
+    profile = walls.profile_of(container.host_config, profilefile.text(engine.settings.seccomp_profile))
+    config = ociconfig.text(made, profile, os.path.basename(place), hooks)
+    return replace(made, hooks=hooks, bundle=place, config=config)
 
 
 def _remapped(made: Sandbox, ids: "Ids", data_root: str) -> Sandbox:
@@ -145,7 +158,7 @@ def _remapped(made: Sandbox, ids: "Ids", data_root: str) -> Sandbox:
     return replace(made, joined=(*made.joined, ("user", pid, start)))
 
 
-def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hooks: "tuple[Hook, ...]") -> Sandbox:
+def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hooks: tuple[Hook, ...]) -> Sandbox:
     """The sandbox for another OCI runtime: its config, and the mounts that are made before it is called.
 
     Raises SystemFailure for a runtime whose program is not there.

@@ -236,7 +236,7 @@ def clear_run(engine: ContainerParts, container: Container, where: paths.Paths, 
     clear_cgroups(engine, container)
     if lent:
         borrowing.end(engine, container.id)
-    if container.host_config["Runtime"] not in OWN:
+    if container.host_config["Runtime"] not in OWN or container.host_config["DeviceRequests"]:
         with contextlib.suppress(FileNotFoundError):  # the start failed before its bundle was made
             remove_path(paths.bundle(engine.settings.exec_root, container.id))
     with contextlib.suppress(FileNotFoundError):  # the start failed before the directory was made
