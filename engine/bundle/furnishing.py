@@ -48,6 +48,7 @@ def entries(program: bytes, bundling: str, moment: int) -> dict[str, Entry]:
         found[place] = Entry(completion.SCRIPTS[shell].encode())
     for unit in install.UNITS:
         found[f"usr/lib/systemd/system/{unit}"] = Entry(origin.data(f"units/{unit}"))
+        found[f"usr/lib/systemd/user/{unit}"] = Entry(origin.data(f"units/user/{unit}"))
     return found
 
 

@@ -71,26 +71,27 @@ def test_it_is_installed_runs_containers_and_leaves_nothing(inside: Callable[[st
         """dpkg -i /tmp/engine.deb >/dev/null
         dpkg --verify engine
         engine --version; engined --version; engine demo
-        echo "units:"; ls /usr/lib/systemd/system/engine.*
+        echo "units:"; ls /usr/lib/systemd/system/engine.* /usr/lib/systemd/user/engine.*
         files=$(dpkg -L engine | grep engine)
         dpkg -P engine >/dev/null
         ls -d $files 2>/dev/null || echo gone"""
     )
     assert said.startswith("engine ") and "hello from a container" in said
-    assert said.endswith(
-        "units:\n/usr/lib/systemd/system/engine.service\n/usr/lib/systemd/system/engine.socket\ngone\n"
-    )
+    units = [f"/usr/lib/systemd/{of}/engine.{kind}" for of in ("system", "user") for kind in ("service", "socket")]
+    assert said.partition("units:\n")[2].splitlines() == [*units, "gone"]
 
 
 def test_it_is_upgraded_in_place(inside: Callable[[str], str]) -> None:
     assert inside("dpkg -i /tmp/engine.deb >/dev/null; dpkg -i /tmp/engine.deb | grep -c '^Unpacking engine'") == "1\n"
 
 
-def test_the_units_are_whole(inside: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("of", ["system", "user"])
+def test_the_units_are_whole(inside: Callable[[str], str], of: str) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("there is no systemd-analyze")
-    units = "/usr/lib/systemd/system/engine.service /usr/lib/systemd/system/engine.socket"
-    assert inside(f"dpkg -i /tmp/engine.deb >/dev/null; systemd-analyze verify --man=no {units} 2>&1") == ""
+    units = " ".join(f"/usr/lib/systemd/{of}/engine.{kind}" for kind in ("service", "socket"))
+    command = f"XDG_RUNTIME_DIR=/run systemd-analyze verify --{of} --man=no {units} 2>&1"
+    assert inside(f"dpkg -i /tmp/engine.deb >/dev/null; {command}") == ""
 
 
 def test_it_is_the_same_when_it_is_built_again(package: Path, tmp_path: Path) -> None:
