@@ -65,6 +65,7 @@ class Idle:
         self._not_before = time.monotonic() + self._seconds
         if os.getppid() != self._starter:
             log.warning("who started the daemon is gone, and nobody would start it again: it does not end by itself")
+            self._seconds = 0
             return False
         self._server.hold()
         if self._ends(since):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -206,3 +207,18 @@ def test_at_a_power_off_the_containers_of_a_sleeping_engine_are_stopped(
     listen(daemon=daemon)
     state = daemon.inspect(one)["State"]
     assert (state["Status"], state["ExitCode"]) == ("exited", 3)
+
+
+def test_a_daemon_whose_sleeper_was_killed_stays_and_says_so_once(listen: Callable[..., Listening]) -> None:
+    made = listen()
+    words = "who started the daemon is gone"
+    made.daemon.request("GET", "/_ping")
+    pid = made.pid
+    made.process.kill()
+    made.process.wait()
+    until(lambda: words in made.daemon.log, "it says nothing")
+    time.sleep(2.5)
+    assert made.daemon.log.count(words) == 1
+    assert made.daemon.request("GET", "/_ping").status == 200
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: not Path(f"/proc/{pid}").exists(), "it does not end")

@@ -7,6 +7,7 @@ as secrets stands in its environment, which the host's users cannot read, and no
 """
 
 import contextlib
+import functools
 import os
 import select
 import shutil
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from engine.daemon.tar.space import check_space
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid, SystemFailure, Unavailable
+from engine.kernel import outside
 
 _SECONDS = 30 * 60
 _LOOK_SECONDS = 0.5
@@ -69,7 +71,8 @@ class Git:
             raise Unavailable("this host has no git, which builds from git repositories need")
         with contextlib.ExitStack() as stack:
             answer, errors = (stack.enter_context(open(os.memfd_create(name), "w+b")) for name in ("out", "error"))
-            process = subprocess.Popen(
+            start = functools.partial(
+                subprocess.Popen,
                 [program, *words],
                 cwd=self.place,
                 env=self._environment(),
@@ -78,6 +81,7 @@ class Git:
                 stderr=errors,
                 start_new_session=True,
             )
+            process = outside.call(start)  # it is in the network in which it was started
             try:
                 self._wait(process.pid, answer.fileno(), errors.fileno())
             finally:
