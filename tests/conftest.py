@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that use a daemon are tests that need root, and those are skipped without it."""
     items.sort(key=place)
     if AS_USER:
-        items[:] = [item for item in items if possible(item.nodeid.removeprefix("tests/api/"))]
+        items[:] = [item for item in items if possible(item.nodeid)]
     for item in items:
         if DAEMON_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("root")

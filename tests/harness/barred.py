@@ -1,7 +1,7 @@
-"""The tests of tests/api that cannot pass with a user's daemon, each with its reason; all others are to pass.
+"""The tests that cannot pass with a user's daemon, each with its reason; all others are to pass.
 
-Read by tests/conftest.py in a run with ENGINE_TEST_USER=1 (`python3 -m tests --long user`), which leaves them out. A
-name without brackets stands for all that its test is run with.
+Read by tests/conftest.py in a run with ENGINE_TEST_USER=1 (`python3 -m tests --long user`, `--long clients`), which
+leaves them out. A name without brackets stands for all that its test is run with.
 """
 
 CANNOT: dict[str, tuple[str, ...]] = {
@@ -95,6 +95,75 @@ CANNOT: dict[str, tuple[str, ...]] = {
 }
 """By reason, the tests below tests/api."""
 
+CANNOT_OF_CLIENTS: dict[str, tuple[str, ...]] = {
+    "no cgroup of the machine is the user's": (
+        "test_build_cli.py::test_cpu_period",
+        "test_build_cli.py::test_cpu_quota",
+        "test_build_cli.py::test_cpu_shares",
+        "test_build_cli.py::test_cpuset_cpus",
+        "test_build_cli.py::test_cpuset_mems",
+        "test_build_cli.py::test_memory",
+        "test_buildx_flags.py::test_steps_lie_in_the_cgroup_that_is_named",
+        "test_compose_files.py::test_a_service_has_all_that_its_file_asks_for",
+        "test_compose_files.py::test_states_are_shown_and_changed",
+        "test_container_commands.py::test_pause",
+        "test_container_commands.py::test_stats",
+        "test_container_commands.py::test_unpause",
+        "test_container_commands.py::test_update",
+        "test_engine_cli_containers.py::test_a_container_is_stopped_started_paused_and_killed",
+        "test_engine_cli_containers.py::test_events_are_shown_as_they_happen",
+        "test_engine_cli_containers.py::test_every_verb_that_lists_or_shows_takes_json",
+        "test_engine_cli_containers.py::test_options_of_run_are_dockers",
+        "test_engine_cli_containers.py::test_stats_once_and_live",
+        "test_engine_cli_terminal.py::test_stats_are_one_picture_that_changes",
+        "test_events_cli.py::test_docker_events_as_they_come",
+        "test_files_cli.py::test_commit_makes_an_image_that_runs[running]",
+        "test_isolation_cli.py::test_an_exec_is_in_all_the_namespaces_of_the_container",
+        "test_isolation_cli.py::test_an_option_does_what_it_says[--cgroupns host-grep -c engine /proc/self/cgroup"
+        " >/dev/null && echo hosts-hosts]",
+        "test_isolation_cli.py::test_an_option_does_what_it_says[--device-cgroup-rule c 1:11 r --cap-add SYSLOG-mknod"
+        " /tmp/k c 1 11; head -c0 /tmp/k && echo read-read]",
+        "test_isolation_cli.py::test_an_option_does_what_it_says[--pid host-[ $$ -gt 50 ] && echo hosts-hosts]",
+        "test_isolation_cli.py::test_namespaces_of_another_container",
+        "test_isolation_cli.py::test_the_uts_namespace_and_the_parent_of_the_cgroup",
+        "test_isolation_cli.py::test_update",
+        "test_observe_cli.py::test_stats_as_a_stream",
+        "test_observe_cli.py::test_stats_of_all",
+        "test_observe_cli.py::test_stats_once",
+    ),
+    "a privileged container has no devices of the host": (
+        "test_isolation_cli.py::test_an_option_does_what_it_says[--privileged-grep Seccomp: /proc/self/status;"
+        " ls /dev/kmsg-Seccomp:\\t0\\n/dev/kmsg]",
+    ),
+    "the test has a directory of root's, or makes mounts on the machine": (
+        "test_mounts_cli.py::test_a_directory_of_the_host",
+        "test_mounts_cli.py::test_a_read_only_root",
+        "test_mounts_cli.py::test_a_source_that_is_not_there",
+        "test_mounts_cli.py::test_options_of_a_volume",
+        "test_plugins_cli.py::test_a_run_with_a_log_plugin",
+        "test_plugins_cli.py::test_a_volume_of_a_plugin_from_its_creation_to_its_removal",
+        "test_plugins_cli.py::test_what_a_plugin_forbids_is_told",
+        "test_engine_cli_doors.py::test_a_daemon_is_reached_by_tls",
+        "test_engine_cli_doors.py::test_options_in_front_of_the_verb_are_the_same",
+        "test_engine_cli_doors.py::test_the_end_of_the_input_goes_through_tls",
+        "test_engine_cli_doors.py::test_tls_that_cannot_be_trusted_is_refused",
+    ),
+    "the network of containers is the user's: the machine has neither its links nor its addresses, and no outside": (
+        "test_buildx_frontend.py::test_a_build_gets_the_hosts_network_if_it_asks",
+        "test_compose.py::test_a_project_that_goes_down_leaves_its_volume_and_with_v_nothing",
+        "test_compose.py::test_only_the_front_leads_out",
+        "test_testcontainers.py::test_a_web_server_is_reached_on_the_port_that_was_chosen_for_it",
+        "test_testcontainers.py::test_an_image_is_built_and_serves",
+    ),
+    "the test kills the daemon, which here is the sleeper": (
+        "test_buildx_graph.py::test_a_build_that_the_daemons_death_cuts_off_leaves_nothing_broken",
+        "test_buildx_history.py::test_a_build_is_recorded_and_its_record_outlives_the_daemon",
+        "test_compose.py::test_a_project_goes_on_while_the_daemon_is_killed_and_started",
+        "test_survive_cli.py::test_foreground_runs",
+    ),
+}
+"""The same below tests/clients, for a user's daemon that is started by `engine listen` and ends after a second."""
+
 FILES = (
     "attach",
     "exec",
@@ -144,6 +213,8 @@ FILES = (
 
 
 def possible(test: str) -> bool:
-    """Whether a test, by its place below tests/api (`test_x.py::test_y[z]`), can pass with a user's daemon."""
-    barred = [name for names in CANNOT.values() for name in names]
-    return test not in barred and test.partition("[")[0] not in barred
+    """Whether a test, by its place (`tests/api/test_x.py::test_y[z]`), can pass with a user's daemon."""
+    folder, _, name = test.partition("/test_")
+    cannot = {"tests/api": CANNOT, "tests/clients": CANNOT_OF_CLIENTS}.get(folder, {})
+    barred = [each.removeprefix("test_") for names in cannot.values() for each in names]
+    return name not in barred and name.partition("[")[0] not in barred

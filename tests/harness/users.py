@@ -17,6 +17,8 @@ from pathlib import Path
 from tests.harness.daemon import MUXER, PROJECT, Daemon
 from tests.harness.namespaces import KEEPER, Namespaces
 
+# Whether each user's daemon ends after a second with nothing to do, and is started by `engine listen`.
+ASLEEP = os.environ.get("ENGINE_TEST_ASLEEP", "") == "1"
 UID = 47_321
 NAME = "engine-test"
 SUBORDINATE = (1_500_000_000, 65_536)
@@ -122,11 +124,11 @@ class UserDaemon(Daemon):
         return {**super().environment, "HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.runtime), **path}
 
     def arguments(self) -> list[str]:
-        """The daemon's command line, behind what becomes the user."""
-        own = [sys.executable, "-m", self.program, "daemon", "--log-level", self.log_level]
-        return self.as_user(
-            *own, *(("--muxer", MUXER) if MUXER and "--muxer" not in self.options else ()), *self.options
-        )
+        """The daemon's command line, behind what becomes the user; or that of the sleeper that starts it."""
+        own = [sys.executable, "-m", self.program, "listen" if ASLEEP else "daemon", "--log-level", self.log_level]
+        muxer = ("--muxer", MUXER) if MUXER and "--muxer" not in self.options else ()
+        asleep = ("--idle-exit", "1") if ASLEEP and "--idle-exit" not in self.options else ()
+        return self.as_user(*own, *muxer, *asleep, *self.options)
 
     @staticmethod
     def as_user(*argv: str) -> list[str]:

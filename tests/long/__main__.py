@@ -7,10 +7,11 @@ Started by `python3 -m tests --long`, which puts what is needed into the tests' 
     c           the muxer's C under libFuzzer, ASan, UBSan and TSan, see `tests.long.c`
     api         the tests of tests/api with the Python muxer, by pytest; only when it is named
     user        those of tests/api that can pass with a user's daemon, by pytest; only when it is named
+    clients     those of tests/clients that can pass with a user's daemon that sleeps; only when it is named
     chaos       the tests of tests/chaos in full, by pytest; only when it is named
     driver      buildx with BuildKit's own daemon in a container, which is built first; only when it is named
 
-Without a name all but the last four are done. The first input that is answered by anything but a refusal, or that
+Without a name all but the last five are done. The first input that is answered by anything but a refusal, or that
 leaves something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long
 TARGET FILE` asks it again.
 """
@@ -33,6 +34,7 @@ TARGETS = tuple(target for targets in JOBS.values() for target in targets)
 TESTS = {
     "api": ("tests/api", {"ENGINE_TEST_MUXER": "python"}),
     "user": (" ".join(f"tests/api/test_{name}.py" for name in barred.FILES), {"ENGINE_TEST_USER": "1"}),
+    "clients": ("tests/clients", {"ENGINE_TEST_USER": "1", "ENGINE_TEST_ASLEEP": "1"}),
     "chaos": ("tests/chaos", {"ENGINE_CHAOS": "full"}),
     "driver": ("tests/clients/test_buildx_driver.py", {"ENGINE_TEST_DRIVER": "1"}),
 }
