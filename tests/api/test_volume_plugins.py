@@ -224,6 +224,35 @@ def test_a_plugin_that_hangs_holds_up_only_who_waits_for_it(plugged: Daemon, kee
     waiting.join()
 
 
+def test_a_plugin_that_hangs_at_the_end_of_a_run_holds_up_only_its_next_one(plugged: Daemon, keeper: Volumes) -> None:
+    """Who waits for the end is told of it, and others are run."""
+    go, asked = threading.Event(), threading.Event()
+    unmount = keeper.methods["VolumeDriver.Unmount"]
+
+    def slow(arguments: dict) -> object:
+        asked.set()
+        go.wait(60)
+        return unmount(arguments)
+
+    create(plugged, "held")
+    one = plugged.create("sh", "-c", "exit 3", HostConfig={"NetworkMode": "none", "Binds": ["held:/d"]})
+    keeper.methods["VolumeDriver.Unmount"] = slow
+    plugged.begin(one)
+    assert asked.wait(30)
+    assert plugged.wait(one) == 3
+    assert plugged.inspect(one)["State"]["Status"] == "exited"
+    assert plugged.shell("echo hi") == "hi"
+    next_ = threading.Thread(target=plugged.begin, args=(one,))
+    next_.start()
+    next_.join(0.5)
+    assert next_.is_alive()
+    go.set()
+    next_.join(30)
+    assert plugged.wait(one) == 3
+    plugged.remove(one)
+    assert keeper.mounted["held"] == set()
+
+
 def test_a_plugin_that_lists_rubbish_is_not_believed(plugged: Daemon, keeper: Volumes) -> None:
     """One that fails is a warning, and its volumes are shown as they are known here."""
     create(plugged, "known")
