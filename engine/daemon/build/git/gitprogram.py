@@ -7,7 +7,6 @@ as secrets stands in its environment, which the host's users cannot read, and no
 """
 
 import contextlib
-import functools
 import os
 import select
 import shutil
@@ -71,17 +70,18 @@ class Git:
             raise Unavailable("this host has no git, which builds from git repositories need")
         with contextlib.ExitStack() as stack:
             answer, errors = (stack.enter_context(open(os.memfd_create(name), "w+b")) for name in ("out", "error"))
-            start = functools.partial(
-                subprocess.Popen,
-                [program, *words],
-                cwd=self.place,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=answer,
-                stderr=errors,
-                start_new_session=True,
+            # The program is in the network of the thread that starts it.
+            process = outside.call(
+                lambda: subprocess.Popen(
+                    [program, *words],
+                    cwd=self.place,
+                    env=self._environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=answer,
+                    stderr=errors,
+                    start_new_session=True,
+                )
             )
-            process = outside.call(start)  # it is in the network in which it was started
             try:
                 self._wait(process.pid, answer.fileno(), errors.fileno())
             finally:
