@@ -17,7 +17,6 @@ from engine.kernel import memory
 from engine.kernel.descriptors import close_all_but
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, mounts, resolvconf, seccomp  # noqa: F401  (for both, as said above)
-from engine.sandbox.cgroups import detection  # noqa: F401  (for both too)
 from engine.settings.every import Settings
 from engine.settings.whose import HOME
 from engine.wire.channel import Channel
