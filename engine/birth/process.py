@@ -33,6 +33,8 @@ _SIGNALS = tuple(signal.valid_signals())
 _INTERNAL_SIGNALS = (32, 33)
 _LAST_CAPABILITY = capabilities.last_known()
 _NULL = os.makedev(1, 3)
+# Asked before any container's /proc is seen, which could answer otherwise.
+_MAY_SET_GROUPS = userns.may_set_groups()
 
 
 class Process:
@@ -132,7 +134,7 @@ class Process:
             syscalls.seccomp_load(self.sandbox.seccomp, self.sandbox.seccomp_flags)
         if self.identity.uid:
             syscalls.prctl(syscalls.PR_SET_KEEPCAPS, 1)
-        if userns.may_set_groups():
+        if _MAY_SET_GROUPS:
             os.setgroups(self.identity.groups)
         _become(os.setresgid, self.identity.gid, "gid")
         _become(os.setresuid, self.identity.uid, "uid")
@@ -227,9 +229,9 @@ def _adopt(fd: int, uid: int) -> None:
     container.
     """
     found = os.fstat(fd)
-    if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
+    if _is_null(found):
         try:
-            own = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+            own = _containers_null()
         except FileNotFoundError:  # a sandbox without devices
             return
         os.dup2(own, fd)
@@ -241,6 +243,27 @@ def _adopt(fd: int, uid: int) -> None:
             # Sockets, and files on file systems that have no owners or are read-only: runc passes over these too.
             if error.errno not in (errno.EINVAL, errno.EPERM, errno.EROFS):
                 raise
+
+
+def _containers_null() -> int:
+    """The container's own /dev/null. Raises OSError.
+
+    A container may have put another file in its place, or a link to a file that its processes may not open: this
+    process still may. It gets an empty file of memory then.
+    """
+    place = os.open("/dev/null", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(place)
+    os.close(place)
+    if _is_null(found):  # opening another device can have effects
+        own = os.open("/dev/null", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if _is_null(os.fstat(own)):  # it was not replaced meanwhile
+            return own
+        os.close(own)
+    return os.memfd_create("null")
+
+
+def _is_null(found: os.stat_result) -> bool:
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL
 
 
 def _encoded(text: str) -> bytes:

@@ -198,6 +198,49 @@ def test_an_exec(remapped: Daemon, sleeper: str) -> None:
     assert execute(remapped, sleeper, "mknod", "/n", "c", "1", "3", Privileged=True).status == 1
 
 
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """A directory of the host with a file that nobody but root may read; and one in a directory that is closed."""
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "secret").chmod(0o600)
+    (tmp_path / "closed" / "open").mkdir(parents=True)
+    (tmp_path / "closed" / "open" / "file").write_text("secret")
+    (tmp_path / "closed").chmod(0o700)
+    tmp_path.chmod(0o755)
+    return tmp_path
+
+
+@pytest.fixture
+def attacker(remapped: Daemon, closed: Path) -> Iterator[str]:
+    """A container with all capabilities of its user namespace, which sees that directory."""
+    rights = {"CapAdd": ["ALL"], "SecurityOpt": ["seccomp=unconfined", "apparmor=unconfined"], "GroupAdd": ["7"]}
+    made = remapped.create("sleep", "1000", HostConfig={"NetworkMode": "none", "Binds": [f"{closed}:/h"], **rights})
+    remapped.begin(made)
+    yield made
+    remapped.remove(made)
+
+
+@pytest.mark.parametrize(
+    "change", ["rm /dev/null && ln -s /h/secret /dev/null", "mkfifo /f && mount --bind /f /dev/null"]
+)
+def test_an_exec_opens_no_file_that_the_container_could_not(
+    remapped: Daemon, attacker: str, closed: Path, change: str
+) -> None:
+    """The null device of an exec without a client's input is opened with the host's rights."""
+    assert execute(remapped, attacker, "sh", "-c", f"cat /h/secret; {change}").status == 0
+    said = execute(remapped, attacker, "sh", "-c", "cat; echo more >&0")
+    assert (said.status, said.stdout) == (0, b"")
+    assert (closed / "secret").read_text() == "secret"
+
+
+def test_an_exec_has_the_groups_of_the_container(remapped: Daemon, attacker: str) -> None:
+    """And none of the daemon's, whatever a /proc says that the container has mounted."""
+    script = "mount -t tmpfs none /proc && mkdir /proc/self && echo deny > /proc/self/setgroups"
+    assert execute(remapped, attacker, "sh", "-c", script).status == 0
+    said = execute(remapped, attacker, "id", "-G", User="5:6").stdout
+    assert said == b"6 7\n"
+
+
 def test_an_exec_with_a_terminal(remapped: Daemon, sleeper: str) -> None:
     made = {"Cmd": ["sh", "-c", "stat -c '%u %n' $(tty)"], "AttachStdout": True, "Tty": True, "User": "5"}
     made = remapped.request("POST", f"/containers/{sleeper}/exec", made).json()["Id"]
