@@ -167,7 +167,16 @@ class _Init(Process):
         masks.hide(self.root_fd, self.sandbox.masked_paths)
 
     def directory(self) -> None:
-        self.cwd_fd = make_directories(self.root_fd, self.sandbox.cwd or "/")
+        """Make the working directory, while the root is not read-only yet, and open it.
+
+        The image may have named one in a bind of the host that the container's root may not enter or write to. So with
+        a user namespace this is an attempt, and `directory_inside` opens it.
+        """
+        if self.remapped is None:
+            self.cwd_fd = make_directories(self.root_fd, self.sandbox.cwd or "/")
+            return
+        with self.remapped.without_rights(), contextlib.suppress(PermissionError):
+            os.close(make_directories(self.root_fd, self.sandbox.cwd or "/"))
 
     def cgroup(self) -> None:
         self.wait()
@@ -203,11 +212,18 @@ class _Init(Process):
         if self.sandbox.root.readonly:
             mounts.make_root_readonly(self.root_fd)
         mounts.enter(self.root_fd)
-        os.fchdir(self.cwd_fd)
+        if self.remapped is None:
+            os.fchdir(self.cwd_fd)
 
     def control(self) -> None:
         if self.sandbox.tty:
             devices.control(self.terminal[1])
+
+    def directory_inside(self) -> None:
+        """Enter the working directory as the container's root, and in the mount namespace that is its own."""
+        if self.remapped is not None:
+            root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            os.fchdir(make_directories(root, self.sandbox.cwd or "/"))
 
     def last_hooks(self) -> None:
         if self.sandbox.hooks:
@@ -235,6 +251,8 @@ STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
     ("streams", _Init.streams),
     ("limits", _Init.limits),
     ("hooks", _Init.last_hooks),
+    ("privileges", _Init.confine),
+    ("directory", _Init.directory_inside),
     ("privileges", _Init.privileges),
     ("exec", _Init.execute),
 )

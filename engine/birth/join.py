@@ -154,6 +154,16 @@ class _Join(Process):
             self.terminal = devices.open_terminal(self.root_fd, self.sandbox.rows, self.sandbox.columns, console=False)
 
     def directory(self) -> None:
+        """Change to the working directory, where the host's rights are the container's."""
+        if self.remapped is None:
+            self.change_directory()
+
+    def directory_inside(self) -> None:
+        """Change to the working directory as root of the container's user namespace, who may not enter each."""
+        if self.remapped is not None:
+            self.change_directory()
+
+    def change_directory(self) -> None:
         """Change to the working directory, which is opened beneath the root and without magic links.
 
         It must lie inside the root. Unlike a start, an exec makes no missing directory.
@@ -215,6 +225,8 @@ STEPS: tuple[tuple[str, Callable[[_Join], None]], ...] = (
     ("terminal", _Join.terminal_),
     ("streams", _Join.streams),
     ("limits", _Join.limits),
+    ("privileges", _Join.confine),
+    ("directory", _Join.directory_inside),
     ("privileges", _Join.privileges),
     ("exec", _Join.bear),
     ("fork", _Join.fork),

@@ -117,17 +117,20 @@ class Process:
     def limits(self) -> None:
         self.warn(limits.apply_rlimits(each for each in self.sandbox.rlimits if not limits.hinders(each)))
 
-    def privileges(self) -> None:
-        """Take the rights of the container, in runc's order: those of the host end with its user namespace.
-
-        Without no_new_privs only CAP_SYS_ADMIN may install a seccomp filter: then the filter is installed first.
-        """
+    def confine(self) -> None:
+        """Take what only the host's rights can give. They end here where the container has a user namespace."""
         if self.sandbox.apparmor:
             apparmor.change_on_exec(self.sandbox.apparmor)
         if self.sandbox.label:
             selinux.change_on_exec(self.sandbox.label)
         if self.remapped is not None:
             self.remapped.enter(alone=self.mounts_alone)
+
+    def privileges(self) -> None:
+        """Take the rights of the container, in runc's order.
+
+        Without no_new_privs only CAP_SYS_ADMIN may install a seccomp filter: then the filter is installed first.
+        """
         keep = self.granted()
         capabilities.limit_bounding(keep, _LAST_CAPABILITY)
         if self.sandbox.seccomp and not self.sandbox.no_new_privileges:

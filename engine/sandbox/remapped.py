@@ -20,11 +20,15 @@ from engine.errors import SystemFailure
 from engine.kernel import idmaps, syscalls
 from engine.kernel.idmaps import Ids
 from engine.literals import natural
+from engine.sandbox import capabilities
 from engine.sandbox.namespaces import NAMESPACES, OF_USER, flags
 from engine.sandbox.spec import Mount, Sandbox
 
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LAST_ID = 0xFFFFFFFE
+_OVER_FILES = capabilities.mask(
+    ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_MKNOD")
+)
 _GO, _FAILED = b"go", b"E"
 _OWNED = frozenset({"tmpfs", "devpts"})
 
@@ -39,9 +43,12 @@ class Remapped:
     def enter(self, *, alone: bool = False) -> None:
         """Enter it, with all capabilities in it and none outside; uid and gid are those of nobody until they are set.
 
+        What this process opens and makes from here on, the container's root could.
+
         alone: this process goes on in a mount namespace that belongs to the user namespace. In that copy no mount can
             be taken off what it covers. Raises OSError.
         """
+        self.make_files()
         syscalls.setns(self.users, syscalls.CLONE_NEWUSER)
         os.close(self.users)
         if alone:
@@ -49,9 +56,20 @@ class Remapped:
 
     def make_files(self) -> None:
         """Make files as the container's root from here on, with the host's rights over all that there are."""
+        os.setgroups(())
         syscalls.set_fs_owner(*self.ids.root)
         _, permitted, inheritable = syscalls.capget()
         syscalls.capset(permitted, permitted, inheritable)  # the kernel has taken those over files away
+
+    @contextlib.contextmanager
+    def without_rights(self) -> Iterator[None]:
+        """Have no rights over files for a moment but those of the container's root as the owner of some."""
+        effective, permitted, inheritable = syscalls.capget()
+        syscalls.capset(effective & ~_OVER_FILES, permitted, inheritable)
+        try:
+            yield
+        finally:
+            syscalls.capset(effective, permitted, inheritable)
 
     @contextlib.contextmanager
     def as_root(self) -> Iterator[None]:

@@ -241,6 +241,30 @@ def test_an_exec_has_the_groups_of_the_container(remapped: Daemon, attacker: str
     assert said == b"6 7\n"
 
 
+def test_no_working_directory_is_entered_or_made_with_the_hosts_rights(
+    remapped: Daemon, attacker: str, closed: Path
+) -> None:
+    """An image may name one in a bind."""
+    assert execute(remapped, attacker, "cat", "file", WorkingDir="/h/closed/open").status == 126
+    for place in ("/h/closed/open", "/h/new"):
+        host = {"NetworkMode": "none", "Binds": [f"{closed}:/h"]}
+        made = remapped.create("cat", "file", WorkingDir=place, HostConfig=host)
+        answer = remapped.request("POST", f"/containers/{made}/start")
+        assert (answer.status, "permission denied" in answer.message) == (500, True)
+        remapped.remove(made)
+    assert sorted(each.name for each in closed.iterdir()) == ["closed", "secret"]
+
+
+def test_a_working_directory_of_a_user(remapped: Daemon, sleeper: str) -> None:
+    """The container's root may enter it, and make one in it; also where the root is read-only."""
+    execute(remapped, sleeper, "sh", "-c", "mkdir -m 700 /own && chown 5:5 /own")
+    assert execute(remapped, sleeper, "pwd", WorkingDir="/own", User="5").stdout == b"/own\n"
+    assert remapped.request("POST", f"/commit?container={sleeper}&repo=owned").status == 201
+    assert remapped.shell("pwd; stat -c %u .", Image="owned", WorkingDir="/own/new") == "/own/new\n0"
+    host = {"NetworkMode": "none", "ReadonlyRootfs": True}
+    assert remapped.shell("pwd; stat -c %u .", WorkingDir="/new/one", HostConfig=host) == "/new/one\n0"
+
+
 def test_an_exec_with_a_terminal(remapped: Daemon, sleeper: str) -> None:
     made = {"Cmd": ["sh", "-c", "stat -c '%u %n' $(tty)"], "AttachStdout": True, "Tty": True, "User": "5"}
     made = remapped.request("POST", f"/containers/{sleeper}/exec", made).json()["Id"]
