@@ -6,6 +6,7 @@ namespace), a path below a volume beneath that volume's root, a file system that
 container. It never follows a symbolic link out of a volume, and no process can replace what it returns.
 """
 
+import errno
 import os
 from collections.abc import Iterable, Sequence
 
@@ -43,9 +44,9 @@ def _opened(binds: list[Mount], users: int) -> dict[Mount, int]:
     found = {}
     for mount in binds:
         try:
-            source = subpaths.open_source(mount)
+            source, mapped = _source(mount)
             try:
-                found[mount] = mounts.detached(source, mount, users)
+                found[mount] = mounts.detached(source, mount, users if mapped else -1)
             finally:
                 os.close(source)
         except OSError as error:
@@ -53,6 +54,20 @@ def _opened(binds: list[Mount], users: int) -> dict[Mount, int]:
                 continue
             raise mounts.failure(mount, error, mounts.source_words(mount, error)) from error
     return found
+
+
+def _source(mount: Mount) -> tuple[int, bool]:
+    """The source of a bind, and whether its ids may be mapped: not where a symbolic link has led there.
+
+    A container can make one in its volume, to any directory of the host.
+    """
+    if "idmap" in mount.flags:
+        try:
+            return subpaths.open_source(mount, straight=True), True
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+    return subpaths.open_source(mount), False
 
 
 def made_here(wanted: Iterable[Mount]) -> dict[Mount, int]:

@@ -13,18 +13,26 @@ from engine.sandbox.spec import Mount
 _PLACE = os.O_PATH | os.O_CLOEXEC
 
 
-def open_source(mount: Mount) -> int:
+def open_source(mount: Mount, *, straight: bool = False) -> int:
     """The source of a bind (O_PATH), as this process sees its path, or the part of it that is asked for.
 
-    Raises OSError, and what `open_part` raises.
+    straight: a symbolic link in the path of the source is ELOOP. Raises OSError, and what `open_part` raises.
     """
-    source = os.open(mount.source, _PLACE)
+    source = _straight(mount.source) if straight else os.open(mount.source, _PLACE)
     if not mount.subpath:
         return source
     try:
         return open_part(source, mount)
     finally:
         os.close(source)
+
+
+def _straight(path: str) -> int:
+    root = os.open("/", _PLACE | os.O_DIRECTORY)
+    try:
+        return open_beneath(root, path, _PLACE, no_symlinks=True)
+    finally:
+        os.close(root)
 
 
 def open_part(root_fd: int, mount: Mount) -> int:

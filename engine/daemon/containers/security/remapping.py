@@ -24,6 +24,8 @@ _COUNT, _FIRST = 65536, 100000
 _LAST_ID = 0xFFFFFFFE
 _SECONDS = 60
 _WITH_IDMAPPED_LAYERS = [5, 19]
+# Below the data root: volumes, what a command of a build has mounted, and copies of images.
+_KEPT = re.compile("volumes(/.*)?|(tmp/build-[^/]+|contexts|buildmounts)/.+|containers/[^/]+/images/.+", re.DOTALL)
 _UNMAPPED_ONLY: tuple[tuple[str, object, str], ...] = (
     (
         "Privileged",
@@ -53,6 +55,19 @@ def check(settings: Settings, host_config: HostConfig) -> None:
     for key, value, words in _UNMAPPED_ONLY:
         if host_config[key] == value:  # type: ignore[literal-required]  # a key of HostConfig, as the table says
             raise Invalid(words)
+
+
+def kept(source: str, data_root: str) -> str:
+    """The path, without symbolic links up to the data root, of files that the data root keeps for containers.
+
+    Empty for another path: for one outside, and for what is the daemon's own, such as its records of containers.
+    """
+    real = os.path.realpath(data_root)
+    for path in (data_root, real):
+        place = f"{path.rstrip('/')}/"
+        if source.startswith(place) and _KEPT.fullmatch(rest := source[len(place) :]) and ".." not in rest.split("/"):
+            return f"{real.rstrip('/')}/{rest}"
+    return ""
 
 
 @functools.cache

@@ -142,12 +142,11 @@ def _with_hooks(engine: SecurityParts, container: Container, made: Sandbox, hook
 def _remapped(made: Sandbox, ids: "Ids", data_root: str) -> Sandbox:
     """The sandbox in a user namespace with these ids: a new one, or that of the container that it shares another with.
 
-    In what it shows of the data root, such as volumes, files have the container's own ids.
+    In what it shows of the files that the data root keeps for containers, such as volumes, these have its own ids.
     """
-    own = tuple(f"{path.rstrip('/')}/" for path in {data_root, os.path.realpath(data_root)})
     mounts = tuple(
-        replace(mount, flags=(*mount.flags, "idmap"))
-        if mount.kind == "bind" and mount.asked and mount.source.startswith(own)
+        replace(mount, source=source, flags=(*mount.flags, "idmap"))
+        if mount.kind == "bind" and mount.asked and (source := remapping.kept(mount.source, data_root))
         else mount
         for mount in made.mounts
     )
