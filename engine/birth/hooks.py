@@ -1,9 +1,9 @@
 """Runs the hooks that a container's CDI devices ask for, as OCI runtimes run them.
 
 Runs in init, just before its root becomes the root (createContainer: programs of the host, in the container's
-namespaces), and just before it gives up its rights (startContainer: programs of the container). A hook finds the
-container by its state on standard input, and by a bundle, which has the config.json alone and is gone when the hooks
-have ended. A hook that fails ends the start.
+namespaces), and just before the command (startContainer: programs of the container, which the image has brought; they
+have the rights of the command). A hook finds the container by its state on standard input, and by a bundle, which has
+the config.json alone and is gone when the hooks have ended. A hook that fails ends the start.
 Source: the OCI runtime specification 1.0.2, config.md "POSIX-platform Hooks", and runtime.md "State".
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from engine.birth.process import FAILED, default_signals, place
 from engine.errors import SystemFailure
+from engine.kernel import syscalls
 from engine.kernel.descriptors import close_on_exec
 from engine.sandbox.spec import Hook, Sandbox
 
@@ -40,9 +41,11 @@ def run(sandbox: Sandbox, point: str) -> None:
     text = json.dumps(state).encode()
     if point == BEFORE_PIVOT:
         with _Bundle(sandbox):
-            _run_all(hooks, point, text)
-    else:
-        _run_all(hooks, point, text)
+            _run_all(hooks, point, text, (b"", 0))
+        return
+    # With no_new_privs init itself loads it just before the command.
+    last = sandbox.seccomp if sandbox.no_new_privileges else b""
+    _run_all(hooks, point, text, (last, sandbox.seccomp_flags))
 
 
 def _pid() -> int:
@@ -66,21 +69,24 @@ class _Bundle:
         os.rmdir(self._path)
 
 
-def _run_all(hooks: Sequence[Hook], point: str, state: bytes) -> None:
+def _run_all(hooks: Sequence[Hook], point: str, state: bytes, last_filter: tuple[bytes, int]) -> None:
     for number, hook in enumerate(hooks):
-        problem = _run_one(hook, state)
+        problem = _run_one(hook, state, last_filter)
         if problem:
             raise SystemFailure(f"error running {point} hook #{number}: {problem}")
 
 
-def _run_one(hook: Hook, state: bytes) -> str:
-    """Run one to its end; returns what went wrong, in runc's words, or nothing."""
+def _run_one(hook: Hook, state: bytes, last_filter: tuple[bytes, int]) -> str:
+    """Run one to its end; returns what went wrong, in runc's words, or nothing.
+
+    last_filter: the seccomp filter that this process has not loaded yet, if any, and its flags
+    """
     told, said = os.memfd_create("state"), os.memfd_create("said")
     try:
         os.pwrite(told, state, 0)
         pid = os.fork()
         if pid == 0:
-            _become(hook, told, said)
+            _become(hook, told, said, last_filter)
         if not _ends(pid, hook.timeout):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -102,7 +108,7 @@ def _ends(pid: int, timeout: int) -> bool:
         os.close(descriptor)
 
 
-def _become(hook: Hook, told: int, said: int) -> None:
+def _become(hook: Hook, told: int, said: int, last_filter: tuple[bytes, int]) -> None:
     try:
         place((told, said, said))
         close_on_exec()
@@ -110,6 +116,8 @@ def _become(hook: Hook, told: int, said: int) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.umask(0o022)
         variables = dict(each.partition("=")[::2] for each in hook.env)
+        if last_filter[0]:
+            syscalls.seccomp_load(*last_filter)
         os.execve(hook.path, list(hook.args) or [hook.path], variables)
     except OSError as error:
         os.write(said, f"{hook.path}: {(error.strerror or '').lower()}".encode())

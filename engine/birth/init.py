@@ -250,10 +250,10 @@ STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
     ("streams", _Init.control),
     ("streams", _Init.streams),
     ("limits", _Init.limits),
-    ("hooks", _Init.last_hooks),
     ("privileges", _Init.confine),
     ("directory", _Init.directory_inside),
     ("privileges", _Init.privileges),
+    ("hooks", _Init.last_hooks),
     ("exec", _Init.execute),
 )
 """Every step, in order: its name in a failure, and what it does."""

@@ -27,6 +27,8 @@ with open(root + "/state", "w") as file:
     print(state["id"], os.path.exists(f"/proc/{state['pid']}"), config["process"]["args"], file=file)
 """
 
+RIGHTS = "grep -E 'Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp:' /proc/self/status"
+
 
 def hook(path: object, *args: str, point: str = "createContainer", **more: object) -> dict:
     return {"hookName": point, "path": str(path), "args": [Path(str(path)).name, *args], **more}
@@ -46,6 +48,7 @@ def place(world: World) -> Path:
             hook(program, "two", env=["PATH=/bin:/usr/bin"]),
         ],
         "inside": [hook("/bin/sh", "-c", inside, point="startContainer", env=["PATH=/bin"])],
+        "rights": [hook("/bin/sh", "-c", f"{RIGHTS} > /tmp/rights", point="startContainer", env=["PATH=/bin"])],
         "failing": [hook("/bin/sh", "-c", "echo what was wrong; exit 3")],
         "missing": [hook("/no/such/program")],
         "slow": [hook("/bin/sleep", "60", timeout=1)],
@@ -112,6 +115,15 @@ def test_hooks_of_the_container_are_its_own_programs(equipped: Daemon) -> None:
     assert started[0] == "inside"
     state = json.loads(started[1])
     assert (state["status"], state["pid"]) == ("created", 1)
+
+
+@pytest.mark.parametrize(
+    "asked", [{}, {"CapAdd": ["SYS_ADMIN"], "CapDrop": ["CHOWN"]}, {"SecurityOpt": ["no-new-privileges"]}]
+)
+def test_hooks_of_the_container_have_its_rights(equipped: Daemon, asked: dict) -> None:
+    """The image has brought them."""
+    script = f"{RIGHTS} > /tmp/own; diff /tmp/own /tmp/rights && grep Seccomp: /tmp/own"
+    assert equipped.shell(script, HostConfig=asking("rights", **asked), User="7:8") == "Seccomp:\t2"
 
 
 @pytest.mark.parametrize(
