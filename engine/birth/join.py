@@ -20,7 +20,7 @@ from collections.abc import Callable
 from engine.birth.process import FAILED, Process, default_signals, seclude
 from engine.dataclass import dataclass
 from engine.errors import Conflict
-from engine.kernel import syscalls, userns
+from engine.kernel import syscalls
 from engine.kernel.beneath import open_beneath
 from engine.kernel.descriptors import close_all_but
 from engine.late import TYPE_CHECKING, late
@@ -127,10 +127,10 @@ class _Join(Process):
 
     def open_users(self) -> None:
         """Open the user namespace of the container, if it has one of its own, and be it from an earlier daemon."""
+        if not self.sandbox.uids:
+            return
         try:
-            if userns.is_of(self.pid):
-                return
-            self.remapped = remapped.of_process(self.pid)
+            self.remapped = remapped.of_process(self.pid, self.sandbox)
         except (FileNotFoundError, ProcessLookupError):
             pass
         # While process 1 lives, no other process has its number.

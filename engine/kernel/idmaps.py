@@ -1,12 +1,11 @@
 """Translates ids between a user namespace and the one around it, by the maps of that namespace (user_namespaces(7)).
 
-Pure, except for `of_process`, which reads the maps of a running process. An id that a map does not have is the overflow
+Pure. An id that a map does not have is the overflow
 id inside, as the kernel shows it; there is none for it outside.
 """
 
 from engine.dataclass import dataclass
 from engine.errors import Invalid
-from engine.kernel import userns
 
 OVERFLOW = 65534
 Map = tuple[tuple[int, int, int], ...]
@@ -60,14 +59,3 @@ def parsed(data: str) -> Map:
         inside, outside, count = map(int, line.split())
         found.append((inside, outside, count))
     return tuple(found)
-
-
-def of_process(pid: int) -> Ids | None:
-    """The maps of the user namespace of a process; None where that is the caller's own.
-
-    Raises FileNotFoundError or ProcessLookupError when the process is gone.
-    """
-    if userns.is_of(pid):
-        return None
-    with open(f"/proc/{pid}/uid_map") as users, open(f"/proc/{pid}/gid_map") as groups:
-        return Ids(parsed(users.read()), parsed(groups.read()))

@@ -5,10 +5,12 @@ inside a container of another engine. In such a namespace root may make no devic
 may mount only what the kernel lets users mount. A process moves into its namespace before it asks.
 """
 
+import fcntl
 import functools
 import os
 
 _ALL = 0xFFFFFFFF
+_NS_GET_PARENT = 0xB702  # linux/nsfs.h; its descriptor is close-on-exec
 _MAPS = ("/proc/self/uid_map", "/proc/self/gid_map")
 
 
@@ -34,6 +36,25 @@ def is_of(pid: int) -> bool:
     except FileNotFoundError:  # a kernel without user namespaces
         return True
     return os.path.samestat(own, os.stat(f"/proc/{pid}/ns/user"))
+
+
+def outermost(pid: int) -> int:
+    """A descriptor of the user namespace of a process, or of the outermost around it that this process is not in.
+
+    A process can always go into a namespace of its own making, and never out of one. Raises FileNotFoundError or
+    ProcessLookupError when it is gone, PermissionError where it is in no namespace below this process's.
+    """
+    own = os.stat("/proc/self/ns/user")
+    found = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while not os.path.samestat(own, os.fstat(parent := fcntl.ioctl(found, _NS_GET_PARENT))):
+            os.close(found)
+            found = parent
+    except OSError:
+        os.close(found)
+        raise
+    os.close(parent)
+    return found
 
 
 @functools.cache

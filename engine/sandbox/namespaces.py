@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import syscalls, userns
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,16 @@ def open_joined(joined: Iterable[tuple[str, int, int]]) -> list[tuple[str, int]]
 
 
 def open_one(name: str, pid: int, start: int) -> int:
-    """A descriptor of this namespace of a process. Raises SystemFailure when the process has ended."""
+    """A descriptor of this namespace of a process; of its user namespaces the outermost (`userns.outermost`).
+
+    Raises SystemFailure when the process has ended.
+    """
     opened = -1
     try:
-        opened = os.open(f"/proc/{pid}/ns/{NAMESPACES[name].link}", os.O_RDONLY | os.O_CLOEXEC)
+        if name == "user":
+            opened = userns.outermost(pid)
+        else:
+            opened = os.open(f"/proc/{pid}/ns/{NAMESPACES[name].link}", os.O_RDONLY | os.O_CLOEXEC)
         # The descriptor was opened first: if the pid still names the right process now, it did then.
         if syscalls.process_start(pid) == start:
             return opened

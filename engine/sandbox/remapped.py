@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from engine.dataclass import dataclass, replace
 from engine.errors import SystemFailure
-from engine.kernel import idmaps, syscalls
+from engine.kernel import idmaps, syscalls, userns
 from engine.kernel.idmaps import Ids
 from engine.literals import natural
 from engine.sandbox import capabilities
@@ -122,24 +122,15 @@ def born(sandbox: Sandbox, opened: list[tuple[str, int]]) -> tuple[Remapped, lis
     Raises SystemFailure.
     """
     users, ids = dict(opened).get("user", -1), Ids(sandbox.uids, sandbox.gids)
-    if users >= 0:
-        (pid,) = {pid for name, pid, _ in sandbox.joined if name == "user"}
-        theirs = idmaps.of_process(pid)
-        if theirs is None:
-            raise SystemFailure("a container whose namespaces are to be joined is in the user namespace of the host")
-        ids = theirs
     remapped, made = _made(ids, users, tuple(name for name in sandbox.namespaces if name in OF_USER))
     if users >= 0:
         os.close(users)
     return remapped, [*(each for each in opened if each[0] != "user"), *made]
 
 
-def of_process(pid: int) -> Remapped | None:
-    """The user namespace of a process; None where this process is in the same. Raises OSError when it is gone."""
-    ids = idmaps.of_process(pid)
-    if ids is None:
-        return None
-    return Remapped(os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC), ids)
+def of_process(pid: int, sandbox: Sandbox) -> Remapped:
+    """The user namespace of a container, by its process 1. Raises OSError when it is gone."""
+    return Remapped(userns.outermost(pid), Ids(sandbox.uids, sandbox.gids))
 
 
 def _made(ids: Ids, users: int, names: tuple[str, ...]) -> tuple[Remapped, list[tuple[str, int]]]:

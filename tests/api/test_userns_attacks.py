@@ -1,13 +1,17 @@
 """`--userns-remap`: what root of such a container tries against the host and the engine, with all its rights."""
 
+import io
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.harness import execs, users
+from tests.harness import contexts, execs, frames, users
+from tests.harness.contexts import Member
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World, running
+from tests.harness.listening import until
 
 pytestmark = [pytest.mark.root, pytest.mark.seldom]
 
@@ -110,3 +114,30 @@ def test_a_bind_of_the_engines_own_files(remapped: Daemon, name: str) -> None:
     source = f"{remapped.data_root}/{name}"
     host = {"NetworkMode": "none", "Mounts": [{"Type": "bind", "Source": source, "Target": "/x"}]}
     assert remapped.shell("stat -c %u /x; touch /x/y 2> /dev/null || true", HostConfig=host) == str(UNMAPPED)
+
+
+@pytest.mark.parametrize("mode", ["", "host"])
+@pytest.mark.parametrize("maps", ["", "r"])
+def test_a_process_1_that_makes_a_user_namespace(remapped: Daemon, mode: str, maps: str) -> None:
+    """Execs and copies know the container's ids, and not those that its process 1 has chosen."""
+    host = {"NetworkMode": "none", "UsernsMode": mode, "CapAdd": ["ALL"], "SecurityOpt": ["seccomp=unconfined"]}
+    made = remapped.create("unshare", f"-U{maps}", "sleep", "1000", HostConfig=host)
+    remapped.begin(made)
+    until(lambda: execs.run(remapped, made, "cat", "/proc/1/cmdline").out.startswith("sleep"))
+    said = execs.run(remapped, made, "sh", "-c", "id -u; cat /proc/self/uid_map; touch /x; stat -c %u /x")
+    inside = remapped.shell("cat /proc/self/uid_map", HostConfig={"NetworkMode": "none", "UsernsMode": mode})
+    assert said.out.split() == ["0", *inside.split(), "0"]
+    body = contexts.archive(Member("in", "x", uid=5, gid=6))
+    headers = {"Content-Type": "application/x-tar"}
+    assert remapped.request("PUT", f"/containers/{made}/archive?path=/", body, headers).status == 200
+    copied = remapped.request("GET", f"/containers/{made}/archive?path=/in").body
+    with tarfile.open(fileobj=io.BytesIO(copied)) as archive:
+        assert [(each.uid, each.gid) for each in archive] == [(5, 6)]
+    guest = remapped.create("cat", "/proc/self/uid_map", HostConfig={"NetworkMode": f"container:{made}"})
+    answer = remapped.request("POST", f"/containers/{guest}/start")
+    assert answer.status == (500 if mode else 204)
+    if not mode:
+        remapped.wait(guest)
+        assert frames.stdout(remapped.logs(guest)).decode().split() == inside.split()
+    for each in (guest, made):
+        remapped.remove(each)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.kernel import idmaps
 from tests.api.building import build
 from tests.harness import contexts, frames, rootfs, users
 from tests.harness.contexts import Member
@@ -422,9 +421,3 @@ def test_a_daemon_in_a_user_namespace_refuses(world: World) -> None:
     assert daemon.process.wait(60) == 1
     daemon.process = None
     assert "is in a user namespace itself" in daemon.log
-
-
-def test_the_map_of_a_process_of_the_host(remapped: Daemon, sleeper: str) -> None:
-    found = idmaps.of_process(remapped.inspect(sleeper)["State"]["Pid"])
-    assert found == idmaps.Ids(((0, FIRST, COUNT),), ((0, FIRST, COUNT),))
-    assert idmaps.of_process(os.getpid()) is None

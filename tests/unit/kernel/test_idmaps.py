@@ -1,7 +1,5 @@
 """Ids inside and outside of a user namespace, by its maps."""
 
-import os
-
 import pytest
 
 from engine.errors import Invalid
@@ -35,7 +33,3 @@ def test_who_is_not_mapped_is_nobody_inside(outside: int) -> None:
 def test_the_texts_of_the_kernel() -> None:
     assert idmaps.text(IDS.users) == b"0 1000 10\n10 5000 100\n"
     assert idmaps.parsed("         0       1000         10\n        10       5000        100\n") == IDS.users
-
-
-def test_a_process_of_the_same_namespace_has_no_maps() -> None:
-    assert idmaps.of_process(os.getpid()) is None

@@ -26,11 +26,11 @@ from typing import TypeVar
 from engine.daemon.containers import files, paths
 from engine.daemon.containers.mounts import borrowing, preparing
 from engine.daemon.containers.record import Container, State
-from engine.daemon.containers.security import copied, specify
+from engine.daemon.containers.security import copied, runids, specify
 from engine.daemon.parts import MountParts
 from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, NotFound, SystemFailure
-from engine.kernel import idmaps, syscalls, userns
+from engine.kernel import syscalls, userns
 from engine.kernel.idmaps import Ids
 from engine.sandbox import mounts, sources
 from engine.sandbox.spec import Mount, Root
@@ -90,7 +90,7 @@ def visit(
     for _ in range(_ATTEMPTS):
         state = container.settled()
         if state.alive and (mounted or not _is_locked(state)):
-            entered = _enter(state, mounted)
+            entered = _enter(state, mounted, runids.of(engine, container))
             if entered is None:
                 _await_end(container, state)
                 continue
@@ -157,7 +157,7 @@ def _look(view: View, work: Callable[[View], T], writes: bool) -> T:
     return _aside(written)
 
 
-def _enter(state: State, mounted: bool) -> _Entered | None:
+def _enter(state: State, mounted: bool, ids: Ids | None) -> _Entered | None:
     """A copy of the mounts of a container's process; None: the process has ended.
 
     The copy is not taken from /proc/PID/root, since the process may have changed its own root. Without `mounted` it is
@@ -174,7 +174,6 @@ def _enter(state: State, mounted: bool) -> _Entered | None:
         namespace = os.open(f"/proc/{state.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         with open(f"/proc/{state.pid}/mountinfo", "rb") as file:
             closed = _closed(file.read())
-        ids = idmaps.of_process(state.pid)
         ended = select.poll()
         ended.register(pidfd, select.POLLIN)
         if ended.poll(0):

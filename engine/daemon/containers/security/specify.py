@@ -22,6 +22,7 @@ from engine.daemon.containers.security import (
     lacking,
     profilefile,
     resources,
+    runids,
     walls,
 )
 from engine.daemon.parts import ContentParts, OutputParts, ProcessParts, SecurityParts
@@ -118,7 +119,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         )
     made = lacking.confined(engine.cgroups, host_config, made)
     if engine.settings.userns_remap and (ids := remapping.of(engine.settings, host_config)) is not None:
-        made = _remapped(made, ids, engine.settings.data_root)
+        made = _remapped(engine, made, ids)
     hooks = injected.hooks if injected is not None else ()
     if host_config["Runtime"] not in OWN:
         return _by_runtime(engine, container, made, hooks)
@@ -139,22 +140,32 @@ def _with_hooks(engine: SecurityParts, container: Container, made: Sandbox, hook
     return replace(made, hooks=hooks, bundle=place, config=config)
 
 
-def _remapped(made: Sandbox, ids: "Ids", data_root: str) -> Sandbox:
+def _remapped(engine: SecurityParts, made: Sandbox, ids: "Ids") -> Sandbox:
     """The sandbox in a user namespace with these ids: a new one, or that of the container that it shares another with.
 
     In what it shows of the files that the data root keeps for containers, such as volumes, these have its own ids.
     """
     mounts = tuple(
         replace(mount, source=source, flags=(*mount.flags, "idmap"))
-        if mount.kind == "bind" and mount.asked and (source := remapping.kept(mount.source, data_root))
+        if mount.kind == "bind" and mount.asked and (source := remapping.kept(mount.source, engine.settings.data_root))
         else mount
         for mount in made.mounts
     )
-    made = replace(made, mounts=mounts, uids=ids.users, gids=ids.groups)
     if not made.joined:
-        return replace(made, namespaces=(*made.namespaces, "user"))
+        namespaces = (*made.namespaces, "user")
+        return replace(made, mounts=mounts, uids=ids.users, gids=ids.groups, namespaces=namespaces)
+    ids, *_ = [_ids_of(engine, pid) for _, pid, _ in made.joined]
     _, pid, start = made.joined[0]
-    return replace(made, joined=(*made.joined, ("user", pid, start)))
+    joined = (*made.joined, ("user", pid, start))
+    return replace(made, mounts=mounts, uids=ids.users, gids=ids.groups, joined=joined)
+
+
+def _ids_of(engine: SecurityParts, pid: int) -> "Ids":
+    """The ids of the running container with this process 1. Raises SystemFailure where it has those of the host."""
+    for other in engine.containers.all():
+        if other.state.pid == pid and (ids := runids.of(engine, other)) is not None:
+            return ids
+    raise SystemFailure("a container whose namespaces are to be joined is in the user namespace of the host")
 
 
 def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hooks: tuple[Hook, ...]) -> Sandbox:
@@ -180,7 +191,9 @@ def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hook
 
 def process_of(engine: ProcessParts, container: Container) -> Sandbox:
     """The sandbox of a further process of the container (see `engine.birth.join`), without its command and user."""
-    return Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container))
+    made = Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container))
+    ids = runids.of(engine, container)
+    return made if ids is None else replace(made, uids=ids.users, gids=ids.groups)
 
 
 class _Rights(TypedDict):

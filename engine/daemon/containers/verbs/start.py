@@ -16,7 +16,7 @@ from engine.daemon.containers.mounts import borrowing, points
 from engine.daemon.containers.output import attach
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
-from engine.daemon.containers.security import cgroupparent, copied, joins, specify, tracers
+from engine.daemon.containers.security import cgroupparent, copied, joins, runids, specify, tracers
 from engine.daemon.containers.verbs import remove, wait
 from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
@@ -25,6 +25,7 @@ from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, StartFailure
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
+from engine.kernel.idmaps import Ids
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import stage
 from engine.settings.runtimes import OWN
@@ -148,6 +149,8 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
                 cgroup.make(pid)
 
         try:
+            if wanted.uids:
+                runids.keep(where.exec_dir, Ids(wanted.uids, wanted.gids))
             with tracers.stilled(engine, container):
                 return engine.monitors.start(container.id, request, connections, meanwhile, connect, ordinary=ordinary)
         except BaseException:
