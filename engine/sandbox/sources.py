@@ -26,7 +26,11 @@ def of_host(wanted: Iterable[Mount], host: int = -1, users: int = -1) -> dict[Mo
     host: the host's mount namespace, if this process is not in a fresh copy of it. On a kernel without open_tree(2),
         plain binds are opened later, by their path; users: see `mounts.detached`. Raises SystemFailure in runc's words.
     """
-    binds = [mount for mount in wanted if mount.kind == "bind" and (mount.asked or mounts.keeps_peers(mount))]
+    binds = [
+        mount
+        for mount in wanted
+        if mount.kind == "bind" and (mount.asked or "idmap" in mount.flags or mounts.keeps_peers(mount))
+    ]
     if not binds:
         return {}
     if host < 0:

@@ -320,6 +320,13 @@ def test_containers_that_share_a_namespace_share_the_user_namespace(remapped: Da
         remapped.remove(each)
 
 
+def test_the_files_of_a_shared_network_are_the_containers_own(remapped: Daemon, sleeper: str) -> None:
+    host = {"NetworkMode": f"container:{sleeper}"}
+    assert remapped.shell("cd /etc && stat -c %u hosts hostname resolv.conf && echo >> hosts", HostConfig=host) == (
+        "0\n0\n0"
+    )
+
+
 def test_no_namespace_is_shared_with_a_container_of_the_hosts(remapped: Daemon) -> None:
     """The guest would become root of the host."""
     made = remapped.create("sleep", "1000", HostConfig={"NetworkMode": "none", "UsernsMode": "host"})

@@ -57,15 +57,17 @@ def check(settings: Settings, host_config: HostConfig) -> None:
             raise Invalid(words)
 
 
-def kept(source: str, data_root: str) -> str:
+def kept(source: str, data_root: str, *, asked: bool) -> str:
     """The path, without symbolic links up to the data root, of files that the data root keeps for containers.
 
     Empty for another path: for one outside, and for what is the daemon's own, such as its records of containers.
+    asked: a client has asked for it; else the daemon has, for /etc/hosts and its like, perhaps of another container
     """
     real = os.path.realpath(data_root)
     for path in (data_root, real):
         place = f"{path.rstrip('/')}/"
-        if source.startswith(place) and _KEPT.fullmatch(rest := source[len(place) :]) and ".." not in rest.split("/"):
+        rest = source.removeprefix(place)
+        if rest != source and ".." not in rest.split("/") and (_KEPT.fullmatch(rest) or not asked):
             return f"{real.rstrip('/')}/{rest}"
     return ""
 

@@ -147,7 +147,8 @@ def _remapped(engine: SecurityParts, made: Sandbox, ids: "Ids") -> Sandbox:
     """
     mounts = tuple(
         replace(mount, source=source, flags=(*mount.flags, "idmap"))
-        if mount.kind == "bind" and mount.asked and (source := remapping.kept(mount.source, engine.settings.data_root))
+        if mount.kind == "bind"
+        and (source := remapping.kept(mount.source, engine.settings.data_root, asked=mount.asked))
         else mount
         for mount in made.mounts
     )
