@@ -246,6 +246,26 @@ def test_files_are_copied_in_and_out_with_the_containers_ids(remapped: Daemon, s
     assert go("/tmp") == (5, 6)
 
 
+def test_capabilities_of_a_file_are_copied_in_and_out(remapped: Daemon, sleeper: str) -> None:
+    """Of a container that runs and of one that does not; with the setuid bit."""
+    program = Path(rootfs.program()).read_bytes()
+    attributes = (("security.capability", CAPABILITY.decode("latin-1")),)
+    body = contexts.archive(Member("busybox", program, mode=0o4755, uid=5, attributes=attributes))
+    where = f"/containers/{sleeper}/archive?path="
+    for runs in (True, False):
+        answer = remapped.request("PUT", f"{where}/tmp", body, {"Content-Type": "application/x-tar"})
+        assert answer.status == 200, answer
+        if runs:
+            said = execute(remapped, sleeper, "/tmp/busybox", "grep", "CapPrm", "/proc/self/status", User="7")
+            assert said.stdout.split() == [b"CapPrm:", b"%016x" % (1 << 10)]
+        with tarfile.open(fileobj=io.BytesIO(remapped.request("GET", f"{where}/tmp/busybox").body)) as archive:
+            (copied,) = archive
+        assert (copied.mode & 0o7777, copied.uid) == (0o4755, 5)
+        assert copied.pax_headers["SCHILY.xattr.security.capability"].encode("latin-1") == CAPABILITY
+        remapped.request("POST", f"/containers/{sleeper}/kill")
+        remapped.wait(sleeper)
+
+
 def test_a_member_whose_owner_is_not_mapped(remapped: Daemon, sleeper: str) -> None:
     body = contexts.archive(Member("in", "x", uid=COUNT))
     headers = {"Content-Type": "application/x-tar"}

@@ -166,12 +166,19 @@ class Packer:
     The next chunk may overwrite the last one: a caller that keeps a chunk copies it.
 
     closed: device numbers whose directories get a member but are not entered (/proc, /sys, ... of a running container)
-    shown_as: turns the status of a file into the one for its header, to show another owner or mode
+    shown_as: turns the status of a file into the one for its header, to show another owner or mode; attributes_as: the
+        same for its extended attributes
     """
 
-    def __init__(self, closed: Container[int] = (), shown_as: Callable[[os.stat_result], os.stat_result] | None = None):
+    def __init__(
+        self,
+        closed: Container[int] = (),
+        shown_as: Callable[[os.stat_result], os.stat_result] | None = None,
+        attributes_as: Callable[[dict[str, bytes] | None], dict[str, bytes] | None] | None = None,
+    ):
         self._closed = closed
         self._shown_as = shown_as or (lambda found: found)
+        self._attributes_as = attributes_as or (lambda found: found)
         self._buffer = bytearray()
         self._links: dict[tuple[int, int], bytes] = {}
 
@@ -277,7 +284,9 @@ class Packer:
         return True
 
     def _directory(self, fd: int, shown: str) -> None:
-        self._buffer += header(os.fsencode(shown), self._shown_as(os.fstat(fd)), attributes=attributes(fd))
+        self._buffer += header(
+            os.fsencode(shown), self._shown_as(os.fstat(fd)), attributes=self._attributes_as(attributes(fd))
+        )
 
     def _member(self, parent: int, name: str, shown: str, is_file: bool) -> Iterator[Chunk]:
         """Add a member that is no directory; one that is gone or unreadable is skipped."""
@@ -320,7 +329,7 @@ class Packer:
         try:
             if self._is_link(found, shown):
                 return -1, 0
-            self._buffer += header(shown, self._shown_as(found), attributes=attributes(fd))
+            self._buffer += header(shown, self._shown_as(found), attributes=self._attributes_as(attributes(fd)))
             size = found.st_size
             if size > _CHUNK:
                 large, fd = fd, -1

@@ -112,7 +112,7 @@ def _announced(
 def _pack(
     seen: View, fd: int, path: str, found: os.stat_result, begin: Callable[[], Callable[[tarwriter.Chunk], None]]
 ) -> None:
-    packer = tarwriter.Packer(seen.closed, seen.shown_as)
+    packer = tarwriter.Packer(seen.closed, seen.shown_as, seen.attributes_as)
     if stat.S_ISDIR(found.st_mode):
         top = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
         # Members of the root are named `/bin`, members of a directory `etc/passwd`, members of `/etc/.` `./passwd`.

@@ -18,6 +18,7 @@ from engine.daemon.tar import extract
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import filecaps
 from engine.kernel.beneath import open_beneath
 
 _BUFFER = 256 * 1024
@@ -77,6 +78,8 @@ class _Into(extract.Extraction):
         self.check(entry)
         if self._ids is not None:
             entry.uid, entry.gid = self._ids.outside(entry.uid, entry.gid)
+            if filecaps.NAME in entry.attributes:
+                entry.attributes[filecaps.NAME] = filecaps.outside(entry.attributes[filecaps.NAME], self._ids)
         if not parts:
             if entry.kind == tar.DIRECTORY and entry.name.startswith("/"):
                 self.attend_directory(entry, "", self.root, ".")

@@ -30,7 +30,7 @@ from engine.daemon.containers.security import copied, runids, specify
 from engine.daemon.parts import MountParts
 from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, NotFound, SystemFailure
-from engine.kernel import syscalls, userns
+from engine.kernel import filecaps, syscalls, userns
 from engine.kernel.idmaps import Ids
 from engine.sandbox import mounts, sources
 from engine.sandbox.spec import Mount, Root
@@ -75,6 +75,14 @@ class View:
         return os.stat_result(
             (*values[:4], *owner, *values[6:]), {"st_rdev": found.st_rdev, "st_mtime": found.st_mtime}
         )
+
+    def attributes_as(self, found: dict[str, bytes] | None) -> dict[str, bytes] | None:
+        """The extended attributes of a file as the container sees them."""
+        if self.ids is None or found is None or filecaps.NAME not in found:
+            return found
+        shown = filecaps.inside(found[filecaps.NAME], self.ids)
+        others = {name: value for name, value in found.items() if name != filecaps.NAME}
+        return {**others, filecaps.NAME: shown} if shown else others
 
 
 def visit(
