@@ -171,6 +171,15 @@ def test_a_bind_is_the_hosts(remapped: Daemon, tmp_path: Path) -> None:
     assert ((its / "f").stat().st_uid, (its / "f").stat().st_gid) == (FIRST, FIRST)
 
 
+def test_a_directory_that_is_made_for_a_bind_is_the_containers(remapped: Daemon, tmp_path: Path) -> None:
+    for mode, owner in (("", FIRST), ("host", 0)):
+        host = {"NetworkMode": "none", "UsernsMode": mode, "Binds": [f"{tmp_path}/new{mode}/one:/n"]}
+        assert remapped.shell("touch /n/f; stat -c %u /n", HostConfig=host) == "0"
+        for path in (tmp_path / f"new{mode}", tmp_path / f"new{mode}" / "one", tmp_path / f"new{mode}" / "one" / "f"):
+            assert (path.stat().st_uid, path.stat().st_gid) == (owner, owner)
+    assert tmp_path.stat().st_uid == 0
+
+
 def test_an_image_and_a_tmpfs(remapped: Daemon) -> None:
     host = {
         "NetworkMode": "none",

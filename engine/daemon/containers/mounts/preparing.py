@@ -20,7 +20,13 @@ from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import NotFound, SystemFailure
 from engine.kernel import syscalls
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox.spec import Mount
+
+if TYPE_CHECKING:  # loaded where containers have user namespaces
+    from engine.daemon.containers.security import remapping
+else:
+    remapping = late("engine.daemon.containers.security.remapping")
 
 _SHARED = frozenset({"shared", "rshared"})
 _SLAVE = frozenset({"slave", "rslave"})
@@ -98,26 +104,39 @@ def _of_tmpfs(_engine: MountParts, _container: Container, point: MountPoint) -> 
     return _tmpfs(point["Destination"], point["Spec"]["Data"])
 
 
-def _of_bind(_engine: MountParts, _container: Container, point: MountPoint) -> Mount:
+def _of_bind(engine: MountParts, container: Container, point: MountPoint) -> Mount:
     spec, source = point["Spec"], point["Source"]
     propagation = point["Propagation"]
     if spec.get("CreateMountpoint") or propagation in _SHARED | _SLAVE:
-        propagation = answering.asked(source, functools.partial(_look_at_source, point))
+        owner = (0, 0)
+        if engine.settings.userns_remap:
+            owner = remapping.owner(engine.settings, container.host_config, source)
+        propagation = answering.asked(source, functools.partial(_look_at_source, point, owner))
     return Mount("bind", source, point["Destination"], _bind_flags(point), propagation=propagation, asked=True)
 
 
-def _look_at_source(point: MountPoint) -> str:
-    """Make the source of a bind, if the request wants that; return the propagation that the bind gets."""
+def _look_at_source(point: MountPoint, owner: tuple[int, int]) -> str:
+    """Make the source of a bind, if the request wants that; return the propagation that the bind gets.
+
+    owner: of the directories that are made
+    """
     if point["Spec"].get("CreateMountpoint"):
-        _make_source(point["Source"])
+        _make_source(point["Source"], owner)
     return _propagation(point)
 
 
-def _make_source(source: str) -> None:
+def _make_source(source: str, owner: tuple[int, int]) -> None:
     if os.path.exists(source):
         return
+    missing = [source]
+    while not os.path.lexists(above := os.path.dirname(missing[-1])):
+        missing.append(above)
     try:
-        os.makedirs(source, 0o755, exist_ok=True)
+        for each in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(each, 0o755)
+                if owner != (0, 0):
+                    os.chown(each, *owner, follow_symlinks=False)
     except NotADirectoryError:
         return  # init finds the same and raises the error
     except OSError as error:

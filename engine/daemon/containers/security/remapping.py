@@ -72,6 +72,12 @@ def kept(source: str, data_root: str, *, asked: bool) -> str:
     return ""
 
 
+def owner(settings: Settings, host_config: HostConfig, source: str) -> tuple[int, int]:
+    """Who is to own a directory of the host that is made for a bind: the container's root, as with dockerd."""
+    mapped = of(settings, host_config)
+    return mapped.root if mapped is not None and not kept(source, settings.data_root, asked=True) else (0, 0)
+
+
 @functools.cache
 def ids(asked: str) -> Ids:
     """The maps for the value of the option.
