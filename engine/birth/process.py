@@ -138,9 +138,9 @@ class Process:
         if self.identity.uid:
             syscalls.prctl(syscalls.PR_SET_KEEPCAPS, 1)
         if _MAY_SET_GROUPS:
-            os.setgroups(self.identity.groups)
-        _become(os.setresgid, self.identity.gid, "gid")
-        _become(os.setresuid, self.identity.uid, "uid")
+            _become("groups", os.setgroups, self.identity.groups)
+        _become("gid", os.setresgid, *[self.identity.gid] * 3)
+        _become("uid", os.setresuid, *[self.identity.uid] * 3)
         capabilities.set_own(keep)
         if self.sandbox.no_new_privileges:
             syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
@@ -182,10 +182,10 @@ class Process:
             syscalls.seccomp_load(self.sandbox.seccomp, self.sandbox.seccomp_flags)
 
 
-def _become(change: Callable[[int, int, int], None], number: int, kind: str) -> None:
-    """Take a uid or gid. Raises SystemFailure in runc's words for one that this user namespace lacks, OSError."""
+def _become(kind: str, change: Callable[..., None], *numbers: int | tuple[int, ...]) -> None:
+    """Take ids. Raises SystemFailure in runc's words for one that this user namespace lacks, OSError."""
     try:
-        change(number, number, number)
+        change(*numbers)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Iterator
 
 from engine.dataclass import dataclass, replace
-from engine.errors import SystemFailure
+from engine.errors import Invalid, SystemFailure
 from engine.kernel import idmaps, syscalls, userns
 from engine.kernel.idmaps import Ids
 from engine.literals import natural
@@ -99,11 +99,16 @@ class Remapped:
     def owned(self, mount: Mount) -> Mount:
         """The mount with the owners in its options as the host has them: they are the container's ids.
 
-        Raises Invalid for one that is not mapped.
+        The group tty, which nobody has asked for, is left out where it is not mapped. Raises Invalid for another one.
         """
         if mount.kind not in _OWNED or "id=" not in mount.data:
             return mount
-        return replace(mount, data=",".join(map(self._owned, mount.data.split(","))))
+        try:
+            return replace(mount, data=",".join(map(self._owned, mount.data.split(","))))
+        except Invalid:
+            if mount.asked:
+                raise
+        return replace(mount, data=",".join(each for each in mount.data.split(",") if not each.startswith("gid=")))
 
     def _owned(self, option: str) -> str:
         name, _, value = option.partition("=")

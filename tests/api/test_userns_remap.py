@@ -6,7 +6,7 @@ import shutil
 import struct
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -413,6 +413,42 @@ def test_a_value_that_cannot_be(world: World, host: users.UserMachine, value: st
     assert daemon.process.wait(60) == 1
     daemon.process = None
     assert words in daemon.log
+
+
+@pytest.fixture
+def ranges(host: users.UserMachine, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Has the machine show these lines as /etc/subuid and /etc/subgid."""
+    files = ("/etc/subuid", "/etc/subgid")
+    text = tmp_path / "ranges"
+    text.touch()
+    for each in files:
+        subprocess.run(host.command(["mount", "--bind", str(text), each]), check=True)
+    yield lambda lines: text.write_text(lines) and None
+    for each in files:
+        subprocess.run(host.command(["umount", "--lazy", each]), check=True)
+
+
+def test_few_ids(world: World, host: users.UserMachine, ranges: Callable[[str], None]) -> None:
+    """Fewer than the group of terminals has; in two ranges."""
+    ranges(f"{users.NAME}:{FIRST}:1\n{users.NAME}:{FIRST + 10}:2\n")
+    with running(Daemon(world.directory(), host, [OPTION])) as daemon:
+        daemon.import_busybox()
+        script = "cat /proc/self/uid_map; touch /x && chown 2:1 /x && stat -c %u:%g /x"
+        said = daemon.shell(script, User="0:0").split()
+        assert said == ["0", str(FIRST), "1", "1", str(FIRST + 10), "2", "2:1"]
+        assert daemon.run("id", "-u", Tty=True, User="2").stdout == b"2\r\n"
+        made = daemon.create("true")  # root is in a group that is not mapped
+        answer = daemon.request("POST", f"/containers/{made}/start")
+        assert "cannot set groups to unmapped user in user namespace" in answer.message
+
+
+def test_ids_that_are_there_twice(world: World, host: users.UserMachine, ranges: Callable[[str], None]) -> None:
+    ranges(f"{users.NAME}:{FIRST}:100\n{users.UID}:{FIRST + 99}:100\n")
+    daemon = Daemon(world.directory(), host, [OPTION])
+    daemon.start(wait=False)
+    assert daemon.process.wait(60) == 1
+    daemon.process = None
+    assert f'subuid ranges of user "{users.NAME}" overlap' in daemon.log
 
 
 @pytest.mark.parametrize("value", [f"{users.UID}", f"{users.NAME}:{users.UID}", f"{users.UID}:{users.NAME}"])

@@ -6,6 +6,7 @@ maps, whatever happened to the files, until the daemon is started again. `sandbo
 
 import functools
 import grp
+import itertools
 import os
 import pwd
 import re
@@ -134,6 +135,9 @@ def _map(kind: str, names: tuple[str, ...]) -> Map:
         inside += count
     if not found:
         raise Invalid(f'no sub{kind} ranges found for user "{names[0]}"')
+    ranges = sorted((first, first + count) for _, first, count in found)
+    if any(end > following for (_, end), (following, _) in itertools.pairwise(ranges)):
+        raise Invalid(f'sub{kind} ranges of user "{names[0]}" overlap')
     return tuple(found)
 
 
