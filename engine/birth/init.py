@@ -17,7 +17,7 @@ from collections.abc import Callable
 from engine.birth.process import FAILED, Process, seclude
 from engine.errors import Invalid
 from engine.kernel import syscalls
-from engine.kernel.beneath import make_directories
+from engine.kernel.beneath import is_directory, make_directories, make_file
 from engine.kernel.descriptors import close_on_exec
 from engine.kernel.netlink import loopback
 from engine.late import TYPE_CHECKING, late
@@ -147,8 +147,16 @@ class _Init(Process):
             selinux.label_queues(self.root_fd, self.sandbox.mounts, self.sandbox.root.label)
 
     def add(self, mount: Mount) -> None:
-        owned = mount if self.remapped is None else self.remapped.owned(mount)
-        mounts.add(self.root_fd, owned, self.sources.get(mount, -1))
+        source = self.sources.get(mount, -1)
+        if self.remapped is None:
+            mounts.add(self.root_fd, mount, source)
+            return
+        make = make_file if source >= 0 and not is_directory(source) else make_directories
+        try:
+            self.remapped.make_place(make, self.root_fd, mount.target)
+        except OSError as error:
+            raise mounts.failure(mount, error, mounts.mount_words(mount, error)) from error
+        mounts.add(self.root_fd, self.remapped.owned(mount), source)
 
     def devices(self) -> None:
         if self.sandbox.devices and not self.furnished:

@@ -13,7 +13,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from engine.dataclass import dataclass, replace
 from engine.errors import Invalid, SystemFailure
@@ -80,6 +80,32 @@ class Remapped:
         finally:
             os.seteuid(0)
             self.make_files()
+
+    def make_place(self, make: Callable[[int, str], int], root_fd: int, path: str) -> None:
+        """Make the place of a mount beneath the root, where it is missing, as the container's root. Raises OSError.
+
+        An image can have the way lead into a bind of the host. make: what makes it, and opens it
+        """
+        try:
+            with self.without_rights():
+                os.close(make(root_fd, path))
+            return
+        except PermissionError:
+            helper = os.fork()  # root may more in its own namespace, where most directories are of users that it has
+        if helper == 0:
+            number = errno.EIO
+            try:
+                syscalls.setns(self.users, syscalls.CLONE_NEWUSER)
+                make(root_fd, path)
+                number = 0
+            except OSError as error:
+                number = error.errno or number
+            finally:
+                os._exit(number)
+        number = os.waitstatus_to_exitcode(os.waitpid(helper, 0)[1])
+        if number:
+            number = max(number, errno.EPERM)
+            raise OSError(number, os.strerror(number), path)
 
     def show(self, directory: str) -> None:
         """Show the directory in this mount namespace with the container's ids. Raises SystemFailure."""

@@ -87,6 +87,28 @@ def test_no_working_directory_is_entered_or_made_with_the_hosts_rights(
     assert sorted(each.name for each in closed.iterdir()) == ["closed", "secret"]
 
 
+@pytest.mark.parametrize("target", ["/h/new", "/link/new", "/link"])
+def test_no_place_of_a_mount_is_made_with_the_hosts_rights(remapped: Daemon, closed: Path, target: str) -> None:
+    """An image may ask for a volume in a bind, also by a link."""
+    remapped.import_image(contexts.archive(Member("link", kind=tarfile.SYMTYPE, link="h/new")), "linked:latest")
+    host = {"NetworkMode": "none", "Binds": [f"{closed}:/h", f"/tmp:{target}"]}
+    made = remapped.create("true", Image="linked", HostConfig=host)
+    answer = remapped.request("POST", f"/containers/{made}/start")
+    assert (answer.status, "permission denied" in answer.message) == (500, True)
+    assert sorted(each.name for each in closed.iterdir()) == ["closed", "secret"]
+    remapped.remove(made)
+
+
+def test_a_place_of_a_mount_below_the_directory_of_a_user(remapped: Daemon, attacker: str) -> None:
+    """The container's root may make it."""
+    execs.run(remapped, attacker, "sh", "-c", "mkdir -m 700 /own && chown 5:5 /own")
+    assert remapped.request("POST", f"/commit?container={attacker}&repo=owned").status == 201
+    host = {"NetworkMode": "none", "Binds": ["own:/own/new/one"], "Tmpfs": {"/own/two": ""}}
+    said = remapped.shell("stat -c %u /own /own/new /own/new/one /own/two", Image="owned", HostConfig=host).split()
+    assert said == ["5", "0", "0", "0"]
+    remapped.request("DELETE", "/volumes/own")
+
+
 def test_a_working_directory_of_a_user(remapped: Daemon, attacker: str) -> None:
     """The container's root may enter it, and make one in it; also where the root is read-only."""
     execs.run(remapped, attacker, "sh", "-c", "mkdir -m 700 /own && chown 5:5 /own")
