@@ -9,6 +9,7 @@ import os
 from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.parts import SettingsPart
+from engine.errors import SystemFailure
 from engine.kernel import idmaps
 from engine.kernel.idmaps import Ids
 
@@ -17,10 +18,13 @@ _BETWEEN = "\n\n"
 
 
 def keep(exec_dir: str, ids: Ids) -> None:
-    """Write the ids of the run that is about to start. Raises OSError."""
+    """Write the ids of the run that is about to start. Raises SystemFailure."""
     text = _BETWEEN.join(idmaps.text(each).decode().rstrip() for each in (ids.users, ids.groups))
-    with open(os.path.join(exec_dir, _FILE), "w") as file:
-        file.write(text)
+    try:
+        with open(os.path.join(exec_dir, _FILE), "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise SystemFailure(f"the ids of the container cannot be kept: {error}") from error
 
 
 def of(engine: SettingsPart, container: Container) -> Ids | None:
