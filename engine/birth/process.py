@@ -8,6 +8,7 @@ Nothing in the image's files is trusted.
 Everything is imported and bound here at import time: after the fork each object built is a page copied.
 """
 
+import contextlib
 import errno
 import os
 import signal
@@ -233,10 +234,7 @@ def _adopt(fd: int, uid: int) -> None:
     """
     found = os.fstat(fd)
     if _is_null(found):
-        try:
-            own = _containers_null()
-        except FileNotFoundError:  # a sandbox without devices
-            return
+        own = _containers_null()
         os.dup2(own, fd)
         os.close(own)
     elif found.st_uid != uid:
@@ -251,17 +249,18 @@ def _adopt(fd: int, uid: int) -> None:
 def _containers_null() -> int:
     """The container's own /dev/null. Raises OSError.
 
-    A container may have put another file in its place, or a link to a file that its processes may not open: this
-    process still may. It gets an empty file of memory then.
+    A container may have removed it, or put another file in its place, or a link to a file that its processes may not
+    open: this process still may. It gets an empty file of memory then.
     """
-    place = os.open("/dev/null", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    found = os.fstat(place)
-    os.close(place)
-    if _is_null(found):  # opening another device can have effects
-        own = os.open("/dev/null", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        if _is_null(os.fstat(own)):  # it was not replaced meanwhile
-            return own
-        os.close(own)
+    with contextlib.suppress(FileNotFoundError):
+        place = os.open("/dev/null", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        found = os.fstat(place)
+        os.close(place)
+        if _is_null(found):  # opening another device can have effects
+            own = os.open("/dev/null", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if _is_null(os.fstat(own)):  # it was not replaced meanwhile
+                return own
+            os.close(own)
     return os.memfd_create("null")
 
 

@@ -151,6 +151,15 @@ def test_no_descriptor_of_the_engine_survives(daemon: Daemon, box: str, tty: boo
     assert set(said.out.split()) <= {"0", "1", "2", "10"}  # the shell's own copy of its terminal
 
 
+@pytest.mark.parametrize("instead", ["true", "ln -s /tmp/secret /dev/null", "mknod /dev/null b 1 3"])
+def test_the_hosts_null_device_does_not_stay_open_where_there_is_none(daemon: Daemon, box: str, instead: str) -> None:
+    """Root of the container could change its mode; and nothing else is opened in its place."""
+    execs.run(daemon, box, "sh", "-c", f"echo secret > /tmp/secret; chmod 0 /tmp/secret; rm /dev/null; {instead}")
+    said = execs.run(daemon, box, "sh", "-c", "test -f /proc/self/fd/0 && cat && echo more >&0")
+    assert (said.code, said.out) == (0, "")
+    assert execs.run(daemon, box, "cat", "/tmp/secret").out == "secret\n"
+
+
 def test_the_session_is_its_own(daemon: Daemon, box: str) -> None:
     """And no process of the engine's is to be seen."""
     assert execs.shell(daemon, box, "cut -d' ' -f6 /proc/$$/stat; echo $$").split()[0] != "0"
