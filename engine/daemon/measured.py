@@ -19,9 +19,13 @@ TIMERS = {
     "network_actions": ("action", "The number of seconds it takes to process each network action"),
     "image_actions": ("action", "The number of seconds it takes to process each image action"),
     "host_info_functions": ("function", "The number of seconds it takes to call functions gathering info of the host"),
+    "health_check_start_duration": ("", "The number of seconds it takes to prepare to run health checks"),
 }
-"""Family of durations → the label that tells its actions apart, and its help."""
-_SHOWN_AT_ONCE = tuple(("container_actions", each) for each in ("changes", "commit", "create", "delete", "start"))
+"""Family of durations → the label that tells its actions apart, empty for one without actions, and its help."""
+_SHOWN_AT_ONCE = (
+    *(("container_actions", each) for each in ("changes", "commit", "create", "delete", "start")),
+    ("health_check_start_duration", ""),
+)
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -45,7 +49,7 @@ class _Measures:
         self.on = False
         self.lock = threading.Lock()
         self.durations: dict[tuple[str, str], Durations] = {}
-        self.counts: dict[str, int] = {}
+        self.counts: dict[tuple[str, str], int] = {}
 
 
 _measures = _Measures()
@@ -85,16 +89,16 @@ def _add(family: str, action: str, seconds: float) -> None:
             found.buckets[number] += seconds <= bound
 
 
-def count(name: str) -> None:
-    """Count one more of this name."""
+def count(name: str, reason: str = "") -> None:
+    """Count one more of this name, and of this reason, if it has reasons."""
     if _measures.on:
         with _measures.lock:
-            _measures.counts[name] = _measures.counts.get(name, 0) + 1
+            _measures.counts[name, reason] = _measures.counts.get((name, reason), 0) + 1
 
 
-def counted(name: str) -> int:
-    """How many of this name were counted."""
-    return _measures.counts.get(name, 0)
+def counted(name: str, reason: str = "") -> int:
+    """How many of this name, and of this reason, were counted."""
+    return _measures.counts.get((name, reason), 0)
 
 
 def durations() -> dict[tuple[str, str], Durations]:

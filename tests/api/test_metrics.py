@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.harness.contexts import build
 from tests.harness.daemon import Daemon
 from tests.harness.listening import until
 
@@ -67,6 +68,31 @@ def test_a_health_check_is_counted_and_its_failure_too(metered: Daemon) -> None:
     until(lambda: measured(metered)["engine_daemon_health_checks_failed_total"] >= 1)
     found = measured(metered)
     assert found["engine_daemon_health_checks_total"] >= found["engine_daemon_health_checks_failed_total"]
+    begun = found["engine_daemon_health_check_start_duration_seconds_count"]
+    assert 0 < begun <= found["engine_daemon_health_checks_total"] + 1
+    assert 0 < found["engine_daemon_health_check_start_duration_seconds_sum"] < 60 * begun
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "query", "reason"),
+    [
+        ("FROM scratch\nFOO x\n", {}, "unknown_instruction_error"),
+        ("FROM scratch\nLABEL a=b\n", {"target": "none"}, "build_target_not_reachable_error"),
+        ("FROM scratch\n", {}, "dockerfile_empty_error"),
+        ("FROM scratch\nCOPY none /\n", {}, None),
+    ],
+    ids=["unknown instruction", "missing target", "no image", "uncounted"],
+)
+def test_a_failed_build_is_counted_by_its_reason(
+    metered: Daemon, dockerfile: str, query: dict[str, str], reason: str | None
+) -> None:
+    assert build(metered, dockerfile, **query).error
+    counted = {
+        name: number for name, number in measured(metered).items() if name.startswith("builder_builds_failed_total{")
+    }
+    expected = f'builder_builds_failed_total{{reason="{reason}"}}'
+    assert len(counted) == 8 and [name for name, number in counted.items() if number] == [expected] * bool(reason)
+    assert measured(metered)["builder_builds_triggered_total"] == 1
 
 
 def test_the_engine_its_host_and_its_process_are_described(metered: Daemon) -> None:

@@ -24,6 +24,16 @@ _COUNTERS = (
     ("health_checks_failed", "The total number of failed health checks"),
     ("events", "The number of events logged"),
 )
+_BUILD_FAILURES = (
+    "build_canceled",
+    "build_target_not_reachable_error",
+    "command_not_supported_error",
+    "dockerfile_empty_error",
+    "dockerfile_syntax_error",
+    "error_processing_commands_error",
+    "missing_onbuild_arguments_error",
+    "unknown_instruction_error",
+)
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 Labels = Sequence[tuple[str, str]]
@@ -65,6 +75,12 @@ def _families(engine: DaemonParts) -> Iterator[_Family]:
         [((), measured.counted("builds_triggered"))],
     )
     yield _family(
+        "builder_builds_failed_total",
+        "counter",
+        "Number of failed image builds",
+        [((("reason", each),), measured.counted("builds_failed", each)) for each in _BUILD_FAILURES],
+    )
+    yield _family(
         f"{_PREFIX}events_subscribers_total",
         "gauge",
         "The number of current subscribers to events",
@@ -98,7 +114,7 @@ def _timers() -> Iterator[_Family]:
         for (of, action), each in sorted(found.items()):
             if of != family:
                 continue
-            told = ((label, action),)
+            told = ((label, action),) if label else ()
             bounds = [*map(_number, measured.BUCKETS), "+Inf"]
             for bound, number in zip(bounds, [*each.buckets, each.count], strict=True):
                 samples.append(_sample(f"{name}_bucket", (*told, ("le", bound)), number))

@@ -27,6 +27,13 @@ from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass
 from engine.errors import EngineError
 
+_FAILURES = (
+    ("unknown instruction: ", "unknown_instruction_error"),
+    ('target stage "', "build_target_not_reachable_error"),
+    ("No image was generated.", "dockerfile_empty_error"),
+)
+"""What the error of a failed build has in its text, and by which reason dockerd counts it; it counts no others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -91,14 +98,28 @@ def build(
     measured.count("builds_triggered")
     output = Lines(progress, options.quiet, options.shows_ids)
     how = Fetching(output.downloading(options.remote, "Downloading context"), caller.check)
-    with opened(engine.settings.data_root, body, options.remote, options.dockerfile, how) as context:
-        try:
-            with made(engine, options, context, output, caller) as done:
-                _finish(engine, options, output, done)
-        except EngineError:
-            output.failed()
-            raise
+    try:
+        with opened(engine.settings.data_root, body, options.remote, options.dockerfile, how) as context:
+            try:
+                with made(engine, options, context, output, caller) as done:
+                    _finish(engine, options, output, done)
+            except EngineError:
+                output.failed()
+                raise
+    except Exception as error:
+        _count_failure(error, caller)
+        raise
     return done.image
+
+
+def _count_failure(error: Exception, caller: Caller) -> None:
+    if caller.gone():
+        measured.count("builds_failed", "build_canceled")
+        return
+    for words, reason in _FAILURES:
+        if words in str(error):
+            measured.count("builds_failed", reason)
+            return
 
 
 def _finish(engine: ContainerParts, options: Options, output: Lines, done: Made) -> None:

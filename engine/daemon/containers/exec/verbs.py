@@ -24,6 +24,7 @@ from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import lacking, specify, tracers
 from engine.daemon.jsontext import Object
+from engine.daemon.measured import timed
 from engine.daemon.parts import ExecParts
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.background import later
@@ -425,8 +426,7 @@ def run_captured(
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            _take(engine, one)
-            _run(engine, one, None, [(Client(_STDOUT | _STDERR, framed=False), theirs)])
+            _begin_captured(engine, one, theirs)
         output, ended = _read_until(ours, latest, most)
     if not ended:
         signalling.send_signal(one.pid, one.pid_start, signal.SIGKILL)
@@ -435,6 +435,12 @@ def run_captured(
         return Captured(None, output, True)
     _settle(engine, one)
     return Captured(one.exit_code, output, False)
+
+
+@timed("health_check_start_duration", "")
+def _begin_captured(engine: ExecParts, one: Exec, connection: socket.socket) -> None:
+    _take(engine, one)
+    _run(engine, one, None, [(Client(_STDOUT | _STDERR, framed=False), connection)])
 
 
 def _read_until(connection: socket.socket, latest: float, most: int) -> tuple[bytes, bool]:
