@@ -20,19 +20,21 @@ from engine.daemon.build.graph.telling import Telling, Untold
 from engine.daemon.build.graph.work import Caller, Giver
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Lines, Output, short
+from engine.daemon.build.stages import NoTarget
 from engine.daemon.build.state import Maker
+from engine.daemon.dockerfile.instructions import UnknownInstruction
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass
 from engine.errors import EngineError
 
-_FAILURES = (
-    ("unknown instruction: ", "unknown_instruction_error"),
-    ('target stage "', "build_target_not_reachable_error"),
-    ("No image was generated.", "dockerfile_empty_error"),
-)
-"""What the error of a failed build has in its text, and by which reason dockerd counts it; it counts no others."""
+_REASONS: dict[type[Exception], str] = {
+    UnknownInstruction: "unknown_instruction_error",
+    NoTarget: "build_target_not_reachable_error",
+    building.NothingMade: "dockerfile_empty_error",
+}
+"""The failures of builds that dockerd counts, besides those whose client has gone, and by which reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +115,10 @@ def build(
 
 
 def _count_failure(error: Exception, caller: Caller) -> None:
-    if caller.gone():
-        measured.count("builds_failed", "build_canceled")
-        return
-    for words, reason in _FAILURES:
-        if words in str(error):
-            measured.count("builds_failed", reason)
-            return
+    cause = error.__cause__ if isinstance(error.__cause__, UnknownInstruction) else error
+    reason = "build_canceled" if caller.gone() else _REASONS.get(type(cause))
+    if reason:
+        measured.count("builds_failed", reason)
 
 
 def _finish(engine: ContainerParts, options: Options, output: Lines, done: Made) -> None:

@@ -32,6 +32,10 @@ _ESCAPE = "\\"
 _NO_TRIGGERS = ("FROM", "ONBUILD", "MAINTAINER")
 
 
+class NothingMade(Invalid):
+    """The Dockerfile makes no image."""
+
+
 @dataclass(slots=True)
 class Build:
     """The state that the steps of one build share.
@@ -70,7 +74,7 @@ class Build:
                 self._stage(stage)
         image = self.built[self.plan.every[-1].index]
         if image is None:
-            raise Invalid("No image was generated. Is your Dockerfile empty?")
+            raise NothingMade("No image was generated. Is your Dockerfile empty?")
         return image
 
     def _announce(self, instruction: Instruction, stage: int | None) -> None:

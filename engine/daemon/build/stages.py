@@ -16,6 +16,10 @@ from engine.literals import natural
 SCRATCH = "scratch"
 
 
+class NoTarget(Invalid):
+    """The Dockerfile has no stage of the name that the client asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One FROM and the steps that follow it.
@@ -69,7 +73,7 @@ def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str) -> P
     every = tuple(_stage(index, group, expand) for index, group in enumerate(groups))
     last = find(every, target) if target else every[-1]
     if last is None:
-        raise Invalid(f'target stage "{target}" could not be found')
+        raise NoTarget(f'target stage "{target}" could not be found')
     every = every[: last.index + 1]
     needed = _needed(every)
     return Plan(before, every, tuple(stage for stage in every if stage.index in needed))

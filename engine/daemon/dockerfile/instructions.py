@@ -28,6 +28,10 @@ _SMALLEST_INTERVAL = 10**6
 _MOST_RETRIES = 2**31 - 1
 
 
+class UnknownInstruction(Invalid):
+    """There is no instruction of that name."""
+
+
 def read(
     instruction: Instruction,
     expand: Expand | None = None,
@@ -43,7 +47,7 @@ def read(
     row = TABLE.get(instruction.keyword)
     if row is None:
         word = instruction.written
-        raise Invalid(f"unknown instruction: {word}{meant(word, TABLE, cased=False)}")
+        raise UnknownInstruction(f"unknown instruction: {word}{meant(word, TABLE, cased=False)}")
     reading = _Reading(instruction, row.flags, expand, expand_list, expand_raw)
     command = row.reader(reading)
     # This also checks the flags of an instruction whose reader looks at none, after its arguments: that decides which
