@@ -33,7 +33,7 @@ def container(binds=(), tmpfs=None, readonly=False):
 
 def arranged(**asked):
     """Target and flags of each mount."""
-    found = preparing.arrange(parts.Parts(), container(**asked), USUAL, ETC)
+    found = preparing.arrange(parts.Parts(settings=parts.settings()), container(**asked), USUAL, ETC)
     return [(mount.target, mount.flags) for mount in found]
 
 
@@ -53,14 +53,16 @@ def test_what_is_asked_for_takes_the_place_of_the_engines():
 
 
 def test_a_tmpfs_hides_a_bind_at_the_same_place():
-    mounts = preparing.arrange(parts.Parts(), container(["/:/x"], {"/x": ""}), USUAL, ETC)
+    mounts = preparing.arrange(parts.Parts(settings=parts.settings()), container(["/:/x"], {"/x": ""}), USUAL, ETC)
     assert [mount.kind for mount in mounts if mount.target == "/x"] == ["tmpfs"]
 
 
 def test_with_a_read_only_root_what_nobody_asked_for_is_read_only_too():
     found = dict(arranged(binds=["/:/x"], readonly=True))
     assert {target for target, flags in found.items() if "ro" in flags} == {"/sys", "/etc/hosts", "/etc/hostname"}
-    assert preparing.arrange(parts.Parts(), container(readonly=True), USUAL, ETC)[-1].flags == ("ro",)
+    assert preparing.arrange(parts.Parts(settings=parts.settings()), container(readonly=True), USUAL, ETC)[
+        -1
+    ].flags == ("ro",)
 
 
 @pytest.mark.parametrize(
