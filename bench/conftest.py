@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the wanted cases, in the table's order. A case's floors run just before ours, since its goal
     is their ratio.
     """
-    order = {key: number for number, key in enumerate(cases.BY_KEY)}
+    order = {key: number for number, key in enumerate((*cases.BY_KEY, *cases.GROWTH_BY_KEY))}
     wanted = set(cases.chosen(config.getoption("--cases")))
     ours = [item for item in items if item.path.parent == Path(__file__).parent]
     # pytest makes one skipped item of a benchmark for which no engine is found; there is no need to report it.
@@ -213,6 +213,21 @@ def record(pytestconfig: pytest.Config) -> results.Record:
             terminal.write_line(f"{case:18}{engine:18}{value:12.5g} {cases.BY_KEY[case].unit}")
 
     return record
+
+
+@pytest.fixture
+def grown(pytestconfig: pytest.Config) -> results.Grown:
+    """A function that keeps one cell of the table of growth, given in the row's unit, and prints it."""
+    kept = pytestconfig.stash[FIGURES].growth
+    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+
+    def grown(row: str, size: int, value: float) -> None:
+        kept.setdefault(row, {})[str(size)] = value
+        if terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(f"{row:28}{size:8}{value:12.5g} {cases.GROWTH_BY_KEY[row].unit}")
+
+    return grown
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""The tools that run a container without any engine (crun, runc, bwrap), which give the floor for the flow case.
+"""The tools that run a container without any engine (crun, runc, bwrap), which give the floor for the flow case, and
+crun's exec, which gives that for the exec case.
 
 Used in the benchmarks' process. A tool gets an unpacked root filesystem and namespaces of its own, made once, and
 `runner` runs it in there. It mounts no layers, writes no log and reports to no daemon.
@@ -17,19 +18,26 @@ from bench import runner
 from bench.isolation import Isolated
 
 ARGV = ["echo", "hello"]
+_RUNNING = ["sleep", "600"]
+# Starts the container in which each command is run, and goes on as the runner.
+_WITH_CONTAINER = 'crun run --detach --bundle "$1" bench </dev/null >/dev/null 2>&1 && shift && exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool: its program, its column, and the command for a root filesystem and a directory to write in."""
+    """A tool: its program, its column, and the command for a root filesystem and a directory to write in.
+
+    before: the beginning of the command line of the runner, for a tool that needs a container that runs
+    """
 
     program: str
     name: str
     command: Callable[[Path, Path], list[str]]
+    before: Callable[[Path], list[str]] = lambda _: []
 
 
-def _bundle(program: str, root: Path, directory: Path) -> list[str]:
-    """Make a bundle from the tool's own template (runtime-spec, config.md) with our program and no terminal; returns
+def _bundle(program: str, root: Path, directory: Path, argv: list[str] = ARGV) -> list[str]:
+    """Make a bundle from the tool's own template (runtime-spec, config.md) with this program and no terminal; returns
     the command.
     """
     directory.mkdir()
@@ -37,7 +45,7 @@ def _bundle(program: str, root: Path, directory: Path) -> list[str]:
     path = directory / "config.json"
     spec = json.loads(path.read_text())
     spec["root"] = {"path": str(root)}
-    spec["process"].update(args=ARGV, terminal=False)
+    spec["process"].update(args=argv, terminal=False)
     # A host without CAP_SYS_RESOURCE cannot raise the limits that the template asks for.
     spec["process"].pop("rlimits", None)
     path.write_text(json.dumps(spec))
@@ -56,6 +64,16 @@ def _bwrap(root: Path, _: Path) -> list[str]:
     return ["bwrap", "--unshare-all", "--bind", str(root), "/", "--proc", "/proc", "--dev", "/dev", *ARGV]
 
 
+def _crun_exec(root: Path, directory: Path) -> list[str]:
+    _bundle("crun", root, directory, _RUNNING)
+    return ["crun", "exec", "bench", *ARGV]
+
+
+def _in_container(directory: Path) -> list[str]:
+    return ["sh", "-c", _WITH_CONTAINER, "sh", str(directory)]
+
+
+CRUN_EXEC = Tool("crun", "crun exec", _crun_exec, _in_container)
 TOOLS = (
     Tool("crun", "crun run", _crun),
     Tool("runc", "runc run", _runc),
@@ -79,7 +97,8 @@ class Direct:
         command = tool.command(root, directory / "bundle")
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            argv = [sys.executable, "-I", runner.__file__, str(theirs.fileno()), *command]
+            runs = [sys.executable, "-I", runner.__file__, str(theirs.fileno()), *command]
+            argv = [*tool.before(directory / "bundle"), *runs]
             self.isolated = Isolated(argv, directory / "log", descriptors=[theirs.fileno()])
 
     def __enter__(self) -> "Direct":

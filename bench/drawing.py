@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-from bench.cases import Case
-from bench.results import OURS, Results
+from bench.cases import OURS, Case
+from bench.results import Results
 from bench.table import number, ratio
 
 COLUMNS = 3

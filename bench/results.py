@@ -10,16 +10,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from bench.cases import BY_KEY, CASES, Case, Goal
-
-OURS = "engine"
-"""The column of this engine, with which the others are compared."""
+from bench.cases import BEST_PEER, BY_KEY, CASES, OURS, Case, Goal
 
 
 class Record(Protocol):
     """A function that keeps the samples of one cell, given in the case's unit. detail: more figures, by name"""
 
     def __call__(self, case: str, engine: str, samples: Sequence[float], **detail: float) -> None: ...
+
+
+class Grown(Protocol):
+    """A function that keeps a cell of the table of growth: the row's key, how many things there are, the figure"""
+
+    def __call__(self, row: str, size: int, value: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Results:
     machine: facts about the host, by name; engines: the engines' versions, in the columns' order
     references: the names of the columns that are no engines but floors, such as `crun run`
     failures: `case engine` → why it could not be measured
+    growth: of each row of the table of growth, by its key: the figure for each number of things
     """
 
     date: str
@@ -55,6 +59,7 @@ class Results:
     references: dict[str, str] = field(default_factory=dict)
     figures: list[Figure] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    growth: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def find(self, case: str, engine: str) -> Figure | None:
         """The figure of `engine` in `case`, None when there is none."""
@@ -88,8 +93,12 @@ class Results:
     def _limit(self, goal: Goal, case: str) -> float | None:
         if not goal.of:
             return goal.value
-        other = self.find(case, goal.of)
-        return None if other is None else goal.value * other.value
+        row = BY_KEY[goal.case or case]
+        columns = [name for name in self.engines if name != OURS] if goal.of == BEST_PEER else [goal.of]
+        found = [figure.value for name in columns if (figure := self.find(row.key, name)) is not None]
+        if not found:
+            return None
+        return goal.value * (min(found) if row.less else max(found))
 
     def write(self, path: Path) -> None:
         """Write everything as JSON, which `read` reads."""

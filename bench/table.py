@@ -1,7 +1,7 @@
-"""Formats the table of a run, cases in rows and engines in columns, as text for a terminal or as Markdown. Pure."""
+"""Formats the tables of a run as text for a terminal or as Markdown: cases by engines, and how costs grow. Pure."""
 
-from bench.cases import Case
-from bench.results import OURS, Results
+from bench.cases import GROWTH, OURS, SIZES, Case
+from bench.results import Results
 
 
 def number(value: float) -> str:
@@ -50,21 +50,40 @@ def _goal(results: Results, case: Case) -> str:
     return f"{'≤' if case.less else '≥'} {number(limit)} {'reached' if reached else 'missed'}"
 
 
+def growth(results: Results) -> list[list[str]]:
+    """The cells of the table of growth, the heading first; empty when nothing of it was measured."""
+    measured = [row for row in GROWTH if row.key in results.growth]
+    if not measured:
+        return []
+    table = [["so many", *map(str, SIZES)]]
+    for row in measured:
+        figures = results.growth[row.key]
+        cells = [number(figures[str(size)]) if str(size) in figures else "-" for size in SIZES]
+        table.append([f"{row.title} ({row.unit})", *cells])
+    return table
+
+
 def text(results: Results) -> str:
-    """The table in columns, then the steps of each flow and the failed measurements."""
-    table = rows(results)
+    """The tables in columns, then the steps of each flow and the failed measurements."""
+    tables = [_in_columns(table) for table in (rows(results), growth(results)) if table]
+    return "\n".join([*tables, *notes(results)])
+
+
+def _in_columns(table: list[list[str]]) -> str:
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
     lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join([*lines, "", *notes(results)])
+    return "\n".join([*lines, ""])
 
 
 def markdown(results: Results) -> str:
-    """The table for a README, with its date and machine above it."""
-    table = rows(results)
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
-    lines.insert(1, "|---" * len(table[0]) + "|")
-    return "\n".join([f"{results.date}: {', '.join(results.machine.values())}.", "", *lines, ""])
+    """The tables for a README, with their date and machine above them."""
+    parts = [f"{results.date}: {', '.join(results.machine.values())}."]
+    for table in filter(None, (rows(results), growth(results))):
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
+        lines.insert(1, "|---" * len(table[0]) + "|")
+        parts += ["", *lines]
+    return "\n".join([*parts, ""])
 
 
 def notes(results: Results) -> list[str]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench import client, image, memory, peers
+from bench.cases import OURS
 from bench.peers import Daemon, Launch, NewDaemon
-from bench.results import OURS, Record
+from bench.results import Record
 
 ROUNDS = 7
 MANY = 100

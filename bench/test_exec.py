@@ -1,12 +1,16 @@
-"""Benchmark of the time to run a command in a running container: create the exec, start it attached, inspect it."""
+"""Benchmark of the time to run a command in a running container: create the exec, start it attached, inspect it; and of
+the same without an engine.
+"""
 
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench import client, image
+from bench import client, direct, image
 from bench.peers import Daemon
 from bench.results import Record
 
@@ -36,3 +40,14 @@ def test_exec_through_the_api(
         benchmark.pedantic(once, rounds=rounds((time.perf_counter() - began) / WARMUP))
         client.remove(connection, container, force=True)
     record("exec", daemon.peer.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])
+
+
+@pytest.mark.case("exec")
+@pytest.mark.skipif(shutil.which("crun") is None, reason="crun is not installed")
+def test_exec_without_an_engine(
+    workshop: Path, benchmark: BenchmarkFixture, record: Record, pytestconfig: pytest.Config
+) -> None:
+    tool = direct.CRUN_EXEC
+    with direct.Direct(tool, workshop / "rootfs", workshop / "crun-exec") as container:
+        benchmark.pedantic(container.once, rounds=pytestconfig.getoption("--repeats"), warmup_rounds=WARMUP)
+    record("exec", tool.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])

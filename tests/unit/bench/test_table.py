@@ -36,7 +36,7 @@ def test_a_row_has_ours_first_the_peers_with_their_ratio_and_the_floor():
             "6.00",
             "120 (20x)",
             "crun run 4.50 (0.75x)",
-            "≤ 6.75 reached",
+            "≤ 4.50 missed",
         ],
     ]
 
@@ -58,6 +58,17 @@ def test_every_line_of_markdown_has_as_many_cells_as_the_heading():
     results.figures.append(Figure("logs_write", "yes | cat > file", 1000.0, 1000.0, 1000.0, 1))
     lines = [line for line in table.markdown(results).splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in lines} == {6}
+
+
+def test_the_table_of_growth_has_a_column_for_each_number_and_a_dash_where_none_was_measured():
+    results = run(ping={"engine": 1.0})
+    assert table.growth(results) == []
+    results.growth["growth_images_list"] = {"1": 0.21, "100": 3.0}
+    assert table.growth(results) == [
+        ["so many", "1", "10", "100", "1000"],
+        ["images: the list of all (ms)", "0.21", "-", "3.00", "-"],
+    ]
+    assert "| images: the list of all (ms) | 0.21 | - | 3.00 | - |" in table.markdown(results)
 
 
 def test_the_picture_is_xml_with_a_bar_for_each_figure():
