@@ -85,28 +85,28 @@ def svg(results: Results) -> str:
             parts += _panel(left, top, tall, case, panels[case])
         top += tall + GAP
     note = "(nx): how many times better the engine is than that bar's owner; medians of one run"
-    return "\n".join([*parts, _text(MARGIN, height - MARGIN / 2 - 4, note, "faint"), "</svg>", ""])
+    return "\n".join([*parts, text(MARGIN, height - MARGIN / 2 - 4, note, "faint"), "</svg>", ""])
 
 
 def _head(results: Results) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}".strip() for name, version in results.engines.items())
-    yield _text(MARGIN, 36, "The engine and its peers", "heading")
-    yield _text(MARGIN, 58, f"{results.date} · {', '.join(results.machine.values())} · {versions}", "faint")
+    yield text(MARGIN, 36, "The engine and its peers", "heading")
+    yield text(MARGIN, 58, f"{results.date} · {', '.join(results.machine.values())} · {versions}", "faint")
 
 
 def _panel(left: float, top: float, height: float, case: Case, its_bars: list[Bar]) -> Iterator[str]:
     yield f'<rect class="panel" x="{left}" y="{top}" width="{PANEL_WIDTH}" height="{height}" rx="6"/>'
-    yield _text(left + 12, top + 19, case.title, "title")
-    yield _text(left + 12, top + 34, f"{case.unit}, {'less' if case.less else 'more'} is better", "faint")
+    yield text(left + 12, top + 19, case.title, "title")
+    yield text(left + 12, top + 34, f"{case.unit}, {'less' if case.less else 'more'} is better", "faint")
     for row, bar in enumerate(its_bars):
         middle = top + TITLE + BAR * row + BAR / 2
         long = max(1.5, bar.share * LENGTH)
         weight = "ours" if bar.kind == "ours" else ""
-        yield _text(left + LABEL - 6, middle + 4, bar.label, weight, "end")
+        yield text(left + LABEL - 6, middle + 4, bar.label, weight, "end")
         place = f'x="{left + LABEL}" y="{middle - 7}" width="{long:.1f}" height="14" rx="2"'
         yield f'<rect class="bar-{bar.kind}" {place}/>'
-        yield _text(left + LABEL + long + 6, middle + 4, bar.value, weight)
+        yield text(left + LABEL + long + 6, middle + 4, bar.value, weight)
 
 
-def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+def text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

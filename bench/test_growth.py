@@ -11,9 +11,9 @@ import pytest
 
 from bench import client, image, memory, peers
 from bench.cases import OURS, SIZES
+from bench.flow import WARMUP, Flow
 from bench.peers import Daemon, NewDaemon
 from bench.results import Grown
-from bench.test_flow import WARMUP, Flow
 
 SAMPLES = 15
 CLIENTS = 8

@@ -9,9 +9,9 @@ import pytest
 
 from bench import client, image, memory, peers, stream
 from bench.cases import OURS
+from bench.flow import WARMUP, Flow
 from bench.peers import Daemon, Launch, NewDaemon
 from bench.results import Record
-from bench.test_flow import WARMUP, Flow
 
 FLOWS = 30
 MANY = 10
