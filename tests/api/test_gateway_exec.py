@@ -134,6 +134,58 @@ def test_a_released_container_is_gone_with_its_processes(daemon: Daemon) -> None
         asked("NewContainer", {"ContainerID": id, "Mounts": [{"dest": "/"}]})
 
 
+def test_the_files_of_a_container_are_seen_from_outside(daemon: Daemon) -> None:
+    """Before its first process, while one runs and after its end: the root's and those of each mount, by its place."""
+    with frontend(daemon) as asked, conversing(asked) as talk:
+        writer = Writer()
+        made = writer.files(
+            {"mkdir": {"path": "/d", "mode": 0o755, "timestamp": -1}},
+            {"mkfile": {"path": "/d/f", "data": b"of a tree", "mode": 0o640, "timestamp": -1}},
+        )
+        under: ops.Mount = {"resultID": asked.solve(writer.definition(made)), "selector": "/d"}
+        mounts: tuple[ops.Mount, ...] = (
+            {"dest": "/ro", "readonly": True, **under},
+            {"dest": "/rw", **under},
+            {"dest": "/c", "mountType": ops.CACHE, "cacheOpt": {"ID": uuid.uuid4().hex}},
+            {"dest": "/t", "mountType": ops.TMPFS},
+        )
+        id = room(asked, *mounts)
+
+        def read(place: int, path: str) -> Any:
+            return asked("ReadFileContainer", {"Ref": id, "FilePath": path, "MountIndex": place})["Data"]
+
+        def names(place: int, path: str) -> list[str]:
+            asked_for = {"Ref": id, "DirPath": path, "MountIndex": place}
+            return [each["path"] for each in asked("ReadDirContainer", asked_for)["entries"]]
+
+        assert b"root" in read(0, "/etc/passwd") and [read(place, "f") for place in (1, 2)] == [b"of a tree"] * 2
+        assert names(3, "/") == []
+        script = "echo a >/new; ln -s /etc/hostname /link; echo b >>/rw/f; echo c >/c/it; mkfifo /pipe; echo; cat"
+        talk.begin("p", id, "sh", "-c", script)
+        talk.until("p", "File")
+        for _ in range(2):
+            assert (read(0, "/new"), read(1, "/f"), read(2, "/f")) == (b"a\n", b"of a tree", b"of a treeb\n")
+            assert names(0, "/c") == [] and names(3, "/") == ["it"]  # of the root's own file system
+            found = asked("StatFileContainer", {"Ref": id, "Path": "f", "MountIndex": 1})["stat"]
+            assert (found["path"], found["mode"], found["size"]) == ("f", 0o640, 9)
+            assert asked("ReadFileContainer", {"Ref": id, "FilePath": "new", "Range": {"Length": 1}})["Data"] == b"a"
+            talk.send("p", eof=True)
+            if talk.told["p"].code is None:
+                talk.until("p", "Done")
+        for place, path, words in (
+            (0, "/none", "no such file"),
+            (0, "/pipe", "not a regular file"),
+            (4, "/x", "a tmpfs is seen by its container alone"),
+            (5, "/x", "mount index 5 is out of bounds"),
+            (-1, "/x", "mount index -1 is out of bounds"),
+        ):
+            with pytest.raises(EngineError, match=words):
+                read(place, path)
+        asked("ReleaseContainer", {"ContainerID": id})
+        with pytest.raises(EngineError, match="released or not created"):
+            read(0, "/new")
+
+
 def test_the_end_of_a_build_ends_its_containers(daemon: Daemon) -> None:
     """Whatever still runs, and though nobody reads what it writes."""
     ended = threading.Event()

@@ -6,29 +6,37 @@ waits gives up when nobody waits for the build any more.
 """
 
 import contextlib
+import os
 import select
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from engine.annotating import TypeVar
 from engine.daemon.build import mounting, run
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
 from engine.daemon.build.mounting import Mount, Mounted
+from engine.daemon.containers.contents import rootfs
 from engine.daemon.containers.exec import verbs as execs
 from engine.daemon.containers.exec.known import Exec
 from engine.daemon.containers.exec.verbs import AskedExec
 from engine.daemon.containers.output import resize
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import create, kill, start, wait
+from engine.daemon.images.layers import merged
 from engine.daemon.jsontext import Object
 from engine.daemon.runtime import signalling
 from engine.daemon.store import builds as table
 from engine.dataclass import dataclass
-from engine.errors import Conflict, NotFound
+from engine.errors import Conflict, Invalid, NotFound
+from engine.kernel.beneath import open_beneath
 from engine.logs.format import FRAME
 from engine.wire.schema import Client
 
+Seen = TypeVar("Seen")
+
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _PIECE = 32 * 1024
 _LOOK_SECONDS = 0.5
 _LOOK_MS = 500
@@ -116,7 +124,7 @@ class Talk:
 
 
 class Interactive:
-    """One container. The first process begins it, and its end ends the others."""
+    """One container. The first process begins it, and its end ends the others. Its files can be looked at meanwhile."""
 
     def __init__(self, work: Work, inputs: Sequence[Snapshot], mounts: Sequence[Mount], place: Place) -> None:
         """inputs: the root, and the sources of mounts. Raises Forbidden, and what a mount raises."""
@@ -156,6 +164,27 @@ class Interactive:
                     return False
                 self._changed.wait(_LOOK_SECONDS)
                 self._work.check()
+
+    def look(self, target: str, work: Callable[[int], Seen]) -> Seen:
+        """The result of `work(root_fd)` on the files of the mount at a target, or on the root's own for `/`.
+
+        Raises NotFound, Invalid for what has no files or only one, and what `work` raises.
+        """
+        layer_root, container = self._work.engine.images.layer_root, self._container
+        if target == "/":
+            if container is None:
+                return merged.within(layer_root, self._root.layers, work)
+            return rootfs.visit(self._work.engine, container, lambda view: work(view.root), mounted=False)
+        found = next((each for each in reversed(self._mounted.host) if each["Target"] == target), None)
+        if found is None:
+            raise NotFound(f"the mount {target} was not made")
+        if found["Type"] == "tmpfs":
+            raise Invalid(f"the mount {target}: a tmpfs is seen by its container alone")
+        if found["Type"] == "bind":
+            return _in_directory(None, found["Source"], target, work)
+        below = found.get("ImageOptions", {}).get("Subpath", "/")
+        layers = self._mounted.shown[found["Source"]]
+        return merged.within(layer_root, layers, lambda root: _in_directory(root, below, target, work))
 
     def close(self) -> None:
         """End all processes, and remove the container; more than once does no harm."""
@@ -267,6 +296,18 @@ class Interactive:
 def _signalled(one: Exec, number: int) -> None:
     if not signalling.send_signal(one.pid, one.pid_start, number):
         raise Conflict(f"the process {one.id} does not run")
+
+
+def _in_directory(root: int | None, path: str, target: str, work: Callable[[int], Seen]) -> Seen:
+    """The result of `work` on a directory beneath a root, or on one of the engine's own."""
+    try:
+        place = os.open(path, _DIRECTORY) if root is None else open_beneath(root, path, _DIRECTORY)
+    except NotADirectoryError as error:
+        raise Invalid(f"the mount {target} is a single file, which is not seen from outside") from error
+    try:
+        return work(place)
+    finally:
+        os.close(place)
 
 
 def _client(process: Process) -> Client:

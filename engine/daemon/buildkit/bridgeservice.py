@@ -16,6 +16,7 @@ from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import asking, returned, showing, sourcemeta
 from engine.daemon.buildkit.llb.asker import Asker, own
 from engine.daemon.buildkit.messages import gateway
+from engine.daemon.buildkit.messages.fsutil import Stat
 from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.serving import Call
 from engine.daemon.images.layers import merged
@@ -72,25 +73,51 @@ def evaluate(_engine: DaemonParts, asker: Asker, asked: gateway.EvaluateRequest)
 
 def read_file(engine: DaemonParts, asker: Asker, asked: gateway.ReadFileRequest) -> gateway.ReadFileResponse:
     """The bytes of a file of a tree that was promised, or some of them."""
-    part, path = asked["Range"], asked["FilePath"]
-    offset, length = (part["Offset"], part["Length"]) if part is not None else (0, None)
-    return {"Data": _looked(engine, asker, asked["Ref"], lambda root: showing.file(root, path, offset, length))}
+    return {"Data": _looked(engine, asker, asked["Ref"], _file(asked))}
 
 
 def read_dir(engine: DaemonParts, asker: Asker, asked: gateway.ReadDirRequest) -> gateway.ReadDirResponse:
     """The entries of a directory of such a tree."""
-    path, pattern = asked["DirPath"], asked["IncludePattern"]
-    return {"entries": _looked(engine, asker, asked["Ref"], lambda root: showing.directory(root, path, pattern))}
+    return {"entries": _looked(engine, asker, asked["Ref"], _directory(asked))}
 
 
 def stat_file(engine: DaemonParts, asker: Asker, asked: gateway.StatFileRequest) -> gateway.StatFileResponse:
     """What a path of such a tree is."""
-    return {"stat": _looked(engine, asker, asked["Ref"], lambda root: showing.one(root, asked["Path"]))}
+    return {"stat": _looked(engine, asker, asked["Ref"], _one(asked))}
 
 
 def _looked(engine: DaemonParts, asker: Asker, ref: str, look: Callable[[int], Seen]) -> Seen:
     tree = asker.references.find(ref).tree()
     return merged.within(engine.images.layer_root, Snapshot(tree.parts).layers, look)
+
+
+def read_file_container(_engine: DaemonParts, asker: Asker, asked: gateway.ReadFileRequest) -> gateway.ReadFileResponse:
+    """As `read_file`, of a container that the frontend has made."""
+    return {"Data": execprocess.looked(asker, asked["Ref"], asked["MountIndex"], _file(asked))}
+
+
+def read_dir_container(_engine: DaemonParts, asker: Asker, asked: gateway.ReadDirRequest) -> gateway.ReadDirResponse:
+    """As `read_dir`, of such a container."""
+    return {"entries": execprocess.looked(asker, asked["Ref"], asked["MountIndex"], _directory(asked))}
+
+
+def stat_file_container(_engine: DaemonParts, asker: Asker, asked: gateway.StatFileRequest) -> gateway.StatFileResponse:
+    """As `stat_file`, of such a container."""
+    return {"stat": execprocess.looked(asker, asked["Ref"], asked["MountIndex"], _one(asked))}
+
+
+def _file(asked: gateway.ReadFileRequest) -> Callable[[int], bytes]:
+    part, path = asked["Range"], asked["FilePath"]
+    offset, length = (part["Offset"], part["Length"]) if part is not None else (0, None)
+    return lambda root: showing.file(root, path, offset, length)
+
+
+def _directory(asked: gateway.ReadDirRequest) -> Callable[[int], list[Stat]]:
+    return lambda root: showing.directory(root, asked["DirPath"], asked["IncludePattern"])
+
+
+def _one(asked: gateway.StatFileRequest) -> Callable[[int], Stat]:
+    return lambda root: showing.one(root, asked["Path"])
 
 
 def resolve_image_config(
@@ -155,6 +182,9 @@ _METHODS: dict[str, Method] = {
     methods.GATEWAY + "ReadFile": read_file,
     methods.GATEWAY + "ReadDir": read_dir,
     methods.GATEWAY + "StatFile": stat_file,
+    methods.GATEWAY + "ReadFileContainer": read_file_container,
+    methods.GATEWAY + "ReadDirContainer": read_dir_container,
+    methods.GATEWAY + "StatFileContainer": stat_file_container,
     methods.GATEWAY + "ResolveImageConfig": resolve_image_config,
     methods.GATEWAY + "ResolveSourceMeta": resolve_source_meta,
     methods.GATEWAY + "Return": return_,
@@ -163,7 +193,7 @@ _METHODS: dict[str, Method] = {
     methods.GATEWAY + "NewContainer": lambda *given: execprocess.new_container(*given),
     methods.GATEWAY + "ReleaseContainer": lambda *given: execprocess.release_container(*given),
 }
-_LARGE = (read_file, read_dir)
+_LARGE = (read_file, read_dir, read_file_container, read_dir_container)
 _LAST_ANSWER_SECONDS = 5.0
 _EXEC = methods.GATEWAY + "ExecProcess"  # the one with streams
 

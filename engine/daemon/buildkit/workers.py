@@ -23,10 +23,11 @@ _GRAPH = (
 # Kinds of caches that are refused in words. What a daemon does not know clients leave out without a word.
 _REFUSED = ("cache.azblob", "cache.gha", "cache.s3")
 _FRONTEND = (
-    *("frontend.inputs", "gateway.evaluate", "gateway.solve.evaluate", "gateway.solve.metadata", "gateway.warnings"),
-    *("gateway.exec", "gateway.exec.extrahosts", "gateway.exec.secretenv", "gateway.exec.signals", "importcaches"),
-    *("proto.refarray", "readdir", "readfile", "reference.output", "resolveimage", "resolveimage.resolvemode"),
-    *("return", "returnmap", "solve.base", "solve.inlinereturn", "source.metaresolver", "statfile"),
+    *("frontend.caps", "frontend.inputs", "gateway.evaluate", "gateway.exec", "gateway.exec.extrahosts"),
+    *("gateway.exec.filesystem", "gateway.exec.secretenv", "gateway.exec.signals", "gateway.solve.evaluate"),
+    *("gateway.solve.metadata", "gateway.warnings", "importcaches", "proto.refarray", "readdir", "readfile"),
+    *("reference.output", "resolveimage", "resolveimage.resolvemode", "return", "returnmap", "solve.base"),
+    *("solve.inlinereturn", "source.metaresolver", "statfile"),
 )
 # With this label clients have a daemon export and push whatever it can; its value is shown, and means nothing else.
 _LABELS = {

@@ -1,4 +1,5 @@
-"""Containers that a frontend runs processes in (gateway.exec): NewContainer, ExecProcess and ReleaseContainer.
+"""Containers that a frontend runs processes in (gateway.exec): NewContainer, ExecProcess and ReleaseContainer, and what
+it sees of their files (gateway.exec.filesystem).
 
 A stream of ExecProcess carries the bytes of several processes, each message with the id of its process. One thread of
 the call reads what the frontend says, each process has one that reads what it writes, and one thread sends. The rights
@@ -9,9 +10,10 @@ import contextlib
 import queue
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from engine.annotating import TypeVar
 from engine.daemon.build import giving
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.telling import Untold
@@ -23,6 +25,7 @@ from engine.daemon.buildkit.failures import detail
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import execution, wellformed
 from engine.daemon.buildkit.llb.asker import Asker
+from engine.daemon.buildkit.llb.rooms import Room
 from engine.daemon.buildkit.messages import gateway, ops
 from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.offers import SessionGiver
@@ -33,6 +36,8 @@ from engine.daemon.signals import parse_signal
 from engine.dataclass import dataclass
 from engine.errors import Conflict, EngineError, Invalid, NotFound
 from engine.protocols import grpc
+
+Seen = TypeVar("Seen")
 
 _STDIN = 0
 _UNKNOWN = 255
@@ -49,7 +54,7 @@ def new_container(
     if not asked["ContainerID"]:
         raise Invalid("container ID required")
     inputs: list[Snapshot] = []
-    mounts, readonly, root = list[Mount](), False, None
+    mounts, targets, readonly, root = list[Mount](), list[str](), False, None
     for given in asked["Mounts"]:
         place = wellformed.EMPTY
         if given["resultID"]:
@@ -59,9 +64,11 @@ def new_container(
             raise Invalid(f"unknown type of the mount {given['dest']}")
         if given["dest"] == execution.ROOT:
             root, readonly = inputs[place] if place != wellformed.EMPTY else Snapshot(), given["readonly"]
+            targets.append(execution.ROOT)
         else:
             whole: ops.Mount = {**given, "input": place, "output": wellformed.EMPTY}
             mounts.append(execution.mount_of(execution.ROOT, whole))
+            targets.append(mounts[-1].target)
     if root is None:
         raise Invalid("root mount is required")
     where = Place(
@@ -72,7 +79,7 @@ def new_container(
     )
     made = Interactive(_work(engine, asker.job), [root, *inputs], mounts, where)
     try:
-        asker.rooms.add(asked["ContainerID"], made)
+        asker.rooms.add(asked["ContainerID"], Room(made, tuple(targets)))
     except EngineError:
         made.close()
         raise
@@ -86,8 +93,19 @@ def release_container(
     """End all processes of a container, and remove it; nothing happens where there is none of that id."""
     found = asker.rooms.take(asked["ContainerID"])
     if found is not None:
-        found.close()
+        found.container.close()
     return {}
+
+
+def looked(asker: Asker, id: str, place: int, look: Callable[[int], Seen]) -> Seen:
+    """The result of `look(root_fd)` on the files of a container's mount. place: among those that it was made with
+
+    Raises NotFound, Invalid, and what `look` raises.
+    """
+    room = asker.rooms.find(id)
+    if not 0 <= place < len(room.targets):
+        raise Invalid(f"mount index {place} is out of bounds ({len(room.targets)} available)")
+    return room.container.look(room.targets[place], look)
 
 
 def _work(engine: DaemonParts, job: Job) -> Work:
@@ -164,7 +182,7 @@ class _Conversing:
             raise Invalid(f"a call runs at most {_MOST_PROCESSES} processes")
         room = self._asker.rooms.find(asked["ContainerID"])
         wanted = frozenset(asked["Fds"])
-        talk = room.start(_process(self._engine, self._asker.job, asked, meta, _STDIN in wanted))
+        talk = room.container.start(_process(self._engine, self._asker.job, asked, meta, _STDIN in wanted))
         found = self._running[id] = _Running(talk, wanted, threading.Event())
         worker.begin("process", lambda: self._follow(id, found))
 
