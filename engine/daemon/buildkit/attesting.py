@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from engine.daemon.buildkit import recording
 from engine.daemon.buildkit.attestwishes import Attests
-from engine.daemon.buildkit.exporters.intoto import Attestation
+from engine.daemon.buildkit.exporters.intoto import SPDX, Attestation
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.outcome import Outcome, Tree
 from engine.daemon.buildkit.provenance import predicate
@@ -18,9 +18,11 @@ from engine.daemon.images.content import digest_of
 from engine.daemon.parts import DaemonParts
 from engine.late import TYPE_CHECKING, late
 
-if TYPE_CHECKING:  # few clients ask for a bill of materials
+if TYPE_CHECKING:  # few clients ask for a bill of materials, and few frontends bring one
+    from engine.daemon.buildkit import brought
     from engine.daemon.buildkit.sbom import scanning
 else:
+    brought = late("engine.daemon.buildkit.brought")
     scanning = late("engine.daemon.buildkit.sbom.scanning")
 
 
@@ -32,17 +34,21 @@ class Attesting:
 
         Raises EngineErrors.
         """
-        self._job, self._provenance = job, wanted.provenance
+        self._job, self._provenance, self._layer_root = job, wanted.provenance, engine.images.layer_root
         self._scanner = None if wanted.generator is None else scanning.Scanner(engine, job, wanted.generator)
 
     def attested(self, outcome: Outcome) -> list[Sequence[Attestation]]:
-        """What is said of each tree: bills of materials, and provenance after them. The history gets the provenance.
+        """What is said of each tree: by its frontend, bills of materials, and provenance, which the history gets too.
 
         Raises EngineErrors: what the generator ends with.
         """
         found: list[Sequence[Attestation]] = [() for _ in outcome.trees]
-        if self._scanner is not None:
-            found = list(self._scanner.scan(outcome))
+        if any(tree.brought for tree in outcome.trees):
+            found = [brought.read(self._layer_root, tree.brought) for tree in outcome.trees]
+        # As with BuildKit, a bill that the frontend brings stands in the place of a generator's.
+        if self._scanner is not None and not any(each.kind == SPDX for one in found for each in one):
+            found = [(*one, *more) for one, more in zip(found, self._scanner.scan(outcome), strict=True)]
+        found = [sorted(one, key=lambda each: not each.core) for one in found]
         finished, asked = time.time_ns(), self._provenance
         for place, tree in enumerate(outcome.trees):
             facts = _facts(self._job, tree, finished)

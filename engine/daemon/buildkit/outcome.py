@@ -14,6 +14,23 @@ from engine.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class Brought:
+    """An attestation that a frontend brings with its result.
+
+    files: where it lies; path: of the file with the predicate, or of the directory with whole statements (bundled)
+    kind: URI of the predicate's type, which a bundle may leave empty; metadata: what exporters do with it
+    subjects: what it is about, each with its name, its digests, and whether it is the result
+    """
+
+    files: Snapshot
+    path: str
+    bundled: bool
+    kind: str
+    metadata: Mapping[str, bytes]
+    subjects: Sequence[tuple[str, Sequence[str], bool]]
+
+
+@dataclass(frozen=True, slots=True)
 class Tree:
     """The result for one platform.
 
@@ -23,6 +40,7 @@ class Tree:
     steps: gives what the nodes that lead to it have made, each after its inputs, for caches that travel
     beside: further trees of the build that a bill of materials is about, by their names; fresh: what is made of the
     tree is not taken from the cache either
+    brought: what its frontend attests of it
     """
 
     platform: Platform
@@ -32,6 +50,7 @@ class Tree:
     steps: Callable[[], Sequence[Step]] = tuple
     beside: Mapping[str, Snapshot] = field(default_factory=dict)
     fresh: bool = False
+    brought: Sequence[Brought] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,15 @@ _FRONTEND = (
     *("frontend.caps", "frontend.inputs", "gateway.evaluate", "gateway.exec", "gateway.exec.extrahosts"),
     *("gateway.exec.filesystem", "gateway.exec.secretenv", "gateway.exec.signals", "gateway.solve.evaluate"),
     *("gateway.solve.metadata", "gateway.warnings", "importcaches", "proto.refarray", "readdir", "readfile"),
-    *("reference.output", "resolveimage", "resolveimage.resolvemode", "return", "returnmap", "solve.base"),
+    *(
+        "reference.attestations",
+        "reference.output",
+        "resolveimage",
+        "resolveimage.resolvemode",
+        "return",
+        "returnmap",
+        "solve.base",
+    ),
     *("solve.inlinereturn", "source.metaresolver", "statfile"),
 )
 # With this label clients have a daemon export and push whatever it can; its value is shown, and means nothing else.

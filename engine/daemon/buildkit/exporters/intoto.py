@@ -4,7 +4,7 @@ Pure. An attestation of an image is a manifest of its own in the image's index, 
 with annotations that name the manifest which it is about (buildkit, docs/attestations/attestation-storage.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from engine.daemon.images import image as documents
@@ -27,10 +27,19 @@ PLATFORM = {"architecture": "unknown", "os": "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an attestation is about. digests: each as `sha256:...`"""
+    """What an attestation is about. digests: each as `sha256:...`
+
+    own: it is about the result, which is called by this name too
+    """
 
     name: str
     digests: tuple[str, ...]
+    own: bool = False
+
+
+NAMELESS = "_"
+"""The name of a subject that has none."""
+_RESULT = Subject(NAMELESS, (), own=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +72,22 @@ def statement(said: Attestation, subjects: Sequence[Subject]) -> Statement:
     """The attestation as a statement about these, unless it says itself what it is about."""
     about = [
         {"name": each.name, "digest": dict(digest.split(":", 1) for digest in each.digests)}
-        for each in said.subjects or subjects
+        for each in _about(said.subjects or (_RESULT,), subjects)
     ]
     head = documents.dump({"_type": _STATEMENT, "predicateType": said.kind, "subject": about})
     return Statement(said.kind, head[:-1] + b',"predicate":' + said.predicate + b"}")
+
+
+def _about(asked: Sequence[Subject], result: Sequence[Subject]) -> Iterator[Subject]:
+    """Those subjects that are no further ones of the result; for each of the others, all names of the result."""
+    for each in asked:
+        if not each.own:
+            yield each
+            continue
+        for one in result:
+            yield one
+            if each.name != NAMELESS:
+                yield Subject(each.name, one.digests)
 
 
 def package_url(reference: Reference, platform: Platform | None, kind: str = "docker") -> str:
