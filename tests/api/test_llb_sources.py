@@ -10,12 +10,18 @@ from typing import Any
 
 import pytest
 
+from engine.daemon.buildkit import methods
+from engine.daemon.buildkit.messages import content, gateway
+from engine.daemon.buildkit.serving import Call, Method
+from engine.daemon.images.content import digest_of
+from engine.daemon.images.image import OCI_CONFIG, OCI_MANIFEST
 from engine.errors import EngineError
 from tests.harness import web
 from tests.harness.daemon import Daemon
-from tests.harness.frontends import frontend
+from tests.harness.frontends import UPGRADE, dial, frontend
 from tests.harness.gitserver import GitServer, serving
 from tests.harness.graphs import Writer
+from tests.harness.links import running
 from tests.harness.registry import Registry
 
 DATA = b"of the server\n"
@@ -118,7 +124,64 @@ def test_a_repository_that_there_cannot_be(daemon: Daemon, identifier: str, attr
         asked.solve(writer.definition(source))
 
 
-def test_what_is_asked_about_an_image_is_not_pulled(daemon: Daemon, registry: Registry) -> None:
+def test_what_is_asked_about_a_file(daemon: Daemon, pages: str) -> None:
+    """Its digest, also another one than of the file alone, and its name."""
+    with frontend(daemon) as asked:
+        source = {"identifier": f"{pages}/d/file.txt", "attrs": {}}
+        told = asked("ResolveSourceMeta", {"Source": source})["HTTP"]
+        assert (told["Checksum"], told["Filename"], told["LastModified"]) == (SUM, "file.txt", None)
+        request = {"Algo": gateway.CHECKSUM_ALGO_SHA512, "Suffix": b"salt"}
+        told = asked("ResolveSourceMeta", {"Source": source, "HTTP": {"ChecksumRequest": request}})["HTTP"]
+        digest = f"sha512:{hashlib.sha512(DATA + b'salt').hexdigest()}"
+        assert told["ChecksumResponse"] == {"Digest": digest, "Suffix": b"salt"}
+        for request, words in (({"Algo": 9}, "unsupported"), ({"Suffix": b"x" * 5000}, "a suffix of more than")):
+            with pytest.raises(EngineError, match=words):
+                asked("ResolveSourceMeta", {"Source": source, "HTTP": {"ChecksumRequest": request}})
+
+
+def test_what_is_asked_about_a_repository(daemon: Daemon, server: GitServer) -> None:
+    """The commit of a branch; an annotated tag, and the commit that it is of."""
+    repository = server.repository("a")
+    commit = repository.commit({"file": "one\n"})
+    repository("tag", "-a", "-m", "said", "v1")
+    repository("update-server-info")
+    tag = repository("rev-parse", "v1").strip()
+    rest = server.url("a").removeprefix("http://")
+    with frontend(daemon) as asked:
+        for ref, expected in (
+            ("main", {"Checksum": commit, "Ref": "refs/heads/main", "CommitChecksum": ""}),
+            ("v1", {"Checksum": tag, "Ref": "refs/tags/v1", "CommitChecksum": commit}),
+            (commit, {"Checksum": commit, "Ref": commit, "CommitChecksum": ""}),
+        ):
+            source = {"identifier": f"git://{rest}#{ref}", "attrs": {"git.fullurl": server.url("a")}}
+            told = asked("ResolveSourceMeta", {"Source": source})["Git"]
+            assert {key: told[key] for key in expected} == expected
+        with pytest.raises(EngineError, match="objects of a git repository"):
+            asked("ResolveSourceMeta", {"Source": source, "Git": {"ReturnObject": True}})
+
+
+def test_what_is_asked_about_an_image_of_a_client(daemon: Daemon) -> None:
+    """An image in a content store that the client's session serves, of which no layer is read."""
+    config = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": []}}).encode()
+    part = {"mediaType": OCI_CONFIG, "digest": digest_of(config), "size": len(config)}
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": part, "layers": []}).encode()
+    blobs = {digest_of(data): data for data in (config, manifest)}
+
+    def read(call: Call[content.ReadContentRequest, content.ReadContentResponse]) -> None:
+        call.send({"data": blobs[call.one()["digest"]]})
+
+    id, image = uuid.uuid4().hex, digest_of(manifest)
+    head = f"{UPGRADE}X-Docker-Expose-Session-Uuid: {id}\r\n"
+    served = {methods.CONTENT + "Read": Method(content.ReadContentRequest, content.ReadContentResponse, read)}
+    with running(dial(daemon, "/session", head), False, served), frontend(daemon, Session=id) as asked:
+        op = {"identifier": f"oci-layout://x/y@{image}", "attrs": {"oci.store": "s"}}
+        told = asked("ResolveSourceMeta", {"Source": op})["Image"]
+        assert (told["Digest"], json.loads(told["Config"])["os"]) == (image, "linux")
+        again = asked("ResolveImageConfig", {"Ref": f"x/y@{image}", "ResolverType": 1, "StoreID": "s"})
+        assert (again["Digest"], again["Config"]) == (image, told["Config"])
+
+
+def test_what_is_asked_about_an_image_is_is_not_pulled(daemon: Daemon, registry: Registry) -> None:
     """Its manifest and document come from the registry, and nothing else."""
     name = f"asked/{uuid.uuid4().hex}:1"
     pushed = registry.push(name, [b"no archive, so that nobody could unpack it"], {"Env": ["of=the-registry"]})

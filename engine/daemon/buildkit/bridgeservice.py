@@ -125,8 +125,11 @@ def resolve_image_config(
 ) -> gateway.ResolveImageConfigResponse:
     """The document of an image."""
     _no_policies(bool(asked["SourcePolicies"]))
-    if asked["ResolverType"]:
-        raise NotBuilt("resolving an image of a client's store (oci-layout) is not built in this engine")
+    if asked["ResolverType"]:  # a content store of the client's has it
+        attrs = {"oci.session": asked["SessionID"], "oci.store": asked["StoreID"]}
+        attrs = {key: value for key, value in attrs.items() if value}
+        told = sourcemeta.layout(asker.job, f"oci-layout://{asked['Ref']}", attrs, asked["Platform"])
+        return {"Digest": told["Digest"], "Config": told["Config"], "Ref": asked["Ref"]}
     found = sourcemeta.image(engine, asker.job, asked["Ref"], asked["Platform"], asked["ResolveMode"], asked["LogName"])
     return {"Digest": found.digest, "Config": found.config, "Ref": asked["Ref"]}
 

@@ -35,7 +35,7 @@ _FRONTEND = (
         "returnmap",
         "solve.base",
     ),
-    *("solve.inlinereturn", "source.metaresolver", "statfile"),
+    *("solve.inlinereturn", "source.metaresolver", "source.metaresolver.http.checksumrequest", "statfile"),
 )
 # With this label clients have a daemon export and push whatever it can; its value is shown, and means nothing else.
 _LABELS = {

@@ -31,10 +31,14 @@ _PEELED = "^{}"
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """commit: its whole name, or that of the annotated tag that stands for it; ref: its full name, empty for none"""
+    """commit: its whole name, or that of the annotated tag that stands for it; ref: its full name, empty for none
+
+    tag: the name of the annotated tag that the ref is, where the commit's own name is known; empty for none
+    """
 
     commit: str
     ref: str = ""
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,9 @@ def _listed(address: GitAddress, answer: str) -> Resolved:
         raise NotFound(f"repository {address.shown} does not contain ref {ref}")
     peeled = found.get(tag + _PEELED, "") if name == tag else ""
     _agrees(address, found[name], peeled)
-    return Resolved(peeled if is_commit(peeled) else found[name], name)
+    if is_commit(peeled):
+        return Resolved(peeled, name, found[name])
+    return Resolved(found[name], name)
 
 
 def _agrees(address: GitAddress, *commits: str) -> None:

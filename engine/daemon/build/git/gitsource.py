@@ -19,13 +19,14 @@ from engine.daemon.tar.writer import Chunk, Packer
 
 
 class GitSource:
-    """The operation, which belongs to one build. keep_git_dir: git's own files are part of the tree"""
+    """The operation, which belongs to one build. address: of the repository, and what of it is wanted"""
 
     kind = "source.git.checkout"
 
     def __init__(self, address: GitAddress, keep_git_dir: bool = False, title: str = "") -> None:
+        """keep_git_dir: git's own files are part of the tree"""
         self.title = title or f"git snapshot for {address.shown}#{address.ref}"
-        self._address, self._keep = address, bool(address.keep_git_dir) or keep_git_dir
+        self.address, self._keep = address, bool(address.keep_git_dir) or keep_git_dir
         self._lock = threading.Lock()  # of the next; git runs while it is held, for this one source
         self._resolved: Resolved | None = None
 
@@ -42,7 +43,7 @@ class GitSource:
         resolved = self._commit(work)
         place = os.readlink(f"/proc/self/fd/{work.scratch}")
         with work.waiting():
-            found = checkout.check_out(self._address, resolved, place, work.giver, work.check, self._keep)
+            found = checkout.check_out(self.address, resolved, place, work.giver, work.check, self._keep)
         try:
             part = work.keeper.packed(Stream(_chunks(found.path)), Snapshot())
         finally:
@@ -54,11 +55,11 @@ class GitSource:
             if self._resolved is None:
                 place = os.readlink(f"/proc/self/fd/{work.scratch}")
                 with work.waiting():
-                    self._resolved = checkout.resolve(self._address, place, work.giver, work.check)
+                    self._resolved = checkout.resolve(self.address, place, work.giver, work.check)
             return self._resolved
 
     def _parts(self) -> tuple[str | bool, ...]:
-        one = self._address
+        one = self.address
         texts = (one.remote, one.ref, one.subdir, one.checksum)
         return (*texts, one.submodules, one.commit_times, one.by_commit, self._keep)
 

@@ -1,16 +1,25 @@
-"""What a frontend may know of a source before it is taken: the document and digest of an image, or a download's digest.
+"""What a frontend may know of a source before it is taken: an image's document and digest, a file's digest, a commit.
 
 Runs on the thread of the frontend's call.
 """
 
 import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Mapping
 
-from engine.daemon.buildkit import authority, policyreading
+from engine.daemon.build.copying import fetching
+from engine.daemon.build.git import checkout
+from engine.daemon.buildkit import authority, layoutsource, policyreading, sessions
+from engine.daemon.buildkit.clientstore import ClientStore
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.jobs import Job
+from engine.daemon.buildkit.llb import laidout, repositories, websource
 from engine.daemon.buildkit.messages import gateway, ops
+from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.verbs import resolution
 from engine.daemon.parts import DaemonParts
@@ -18,6 +27,13 @@ from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, NotBuilt, NotFound
 
 _IMAGE = "docker-image://"
+_CHUNK = 1 << 20
+_LONGEST_SUFFIX = 4096
+_ALGORITHMS = {
+    gateway.CHECKSUM_ALGO_SHA256: "sha256",
+    gateway.CHECKSUM_ALGO_SHA384: "sha384",
+    gateway.CHECKSUM_ALGO_SHA512: "sha512",
+}
 _MODES = ("", "default", "pull", "local")
 
 
@@ -38,12 +54,7 @@ def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | Non
         raise Invalid(f"invalid image resolve mode: {mode}")
     name = policyreading.read(job.asked["SourcePolicy"]).image(name)
     reference = Reference.parse(name)
-    wanted = platforms.host()
-    if platform is not None and platform["OS"]:
-        wanted = platforms.of(
-            {"os": platform["OS"], "architecture": platform["Architecture"], "variant": platform["Variant"]}
-        )
-
+    wanted = _platform(platform)
     vertex = job.progress.vertex(title or f"resolve image config for {name}")
     vertex.begin()
     words = "internal error"
@@ -64,15 +75,24 @@ def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | Non
         vertex.end(words)
 
 
+def _platform(named: ops.Platform | None) -> Platform:
+    if named is None or not named["OS"]:
+        return platforms.host()
+    return platforms.of({"os": named["OS"], "architecture": named["Architecture"], "variant": named["Variant"]})
+
+
 def source(engine: DaemonParts, job: Job, asked: gateway.ResolveSourceMetaRequest) -> gateway.ResolveSourceMetaResponse:
     """What is known of a source. Raises Invalid, NotFound, NotBuilt."""
     op = asked["Source"]
     if op is None:
         raise Invalid("source is required")
     identifier = op["identifier"]
+    scheme = identifier.partition("://")[0]
+    if scheme == "local":
+        return {"Source": op}
+    if scheme in _OTHERS:
+        return {"Source": op, **_OTHERS[scheme](engine, job, op, asked)}
     if not identifier.startswith(_IMAGE):
-        if identifier.startswith("local://"):
-            return {"Source": op}
         raise NotBuilt(f"what is known of the source {identifier[:200]} is not built in this engine")
     name = identifier.removeprefix(_IMAGE)
     if asked["Image"] is not None and (asked["Image"]["AttestationChain"] or asked["Image"]["ResolveAttestations"]):
@@ -80,3 +100,75 @@ def source(engine: DaemonParts, job: Job, asked: gateway.ResolveSourceMetaReques
     found = image(engine, job, name, asked["Platform"], asked["ResolveMode"], asked["LogName"])
     config = b"" if asked["Image"] is not None and asked["Image"]["NoConfig"] else found.config
     return {"Source": op, "Image": {"Digest": found.digest, "Config": config}}
+
+
+def layout(
+    job: Job, identifier: str, attrs: Mapping[str, str], platform: ops.Platform | None
+) -> gateway.ResolveSourceImageResponse:
+    """What is known of an image in a content store of the client's. Raises Invalid, NotFound, Unavailable."""
+    found = laidout.read(identifier, attrs, job.asked["Session"], _platform(platform))
+    store = ClientStore(sessions.find(found.session), found.store, job.check)
+    config = layoutsource.read(store, found.image, found.platform).config
+    return {"Digest": found.image, "Config": documents.dump(config)}
+
+
+def _layout(
+    _engine: DaemonParts, job: Job, op: ops.SourceOp, asked: gateway.ResolveSourceMetaRequest
+) -> gateway.ResolveSourceMetaResponse:
+    return {"Image": layout(job, op["identifier"], op["attrs"], asked["Platform"])}
+
+
+def _git(
+    engine: DaemonParts, job: Job, op: ops.SourceOp, asked: gateway.ResolveSourceMetaRequest
+) -> gateway.ResolveSourceMetaResponse:
+    if asked["Git"] is not None and asked["Git"]["ReturnObject"]:
+        raise NotBuilt("the objects of a git repository are not built in this engine")
+    address = repositories.read(op["identifier"], op["attrs"]).address
+    place = os.readlink(f"/proc/self/fd/{job.workroom(engine).scratch}")
+    session = sessions.find(job.asked["Session"]) if job.asked["Session"] else None
+    giver = SessionGiver(session, job.check) if session is not None else None
+    found = checkout.resolve(address, place, giver, job.check)
+    told: gateway.ResolveSourceGitResponse = {"Checksum": found.tag or found.commit, "Ref": found.ref or address.ref}
+    return {"Git": {**told, "CommitChecksum": found.commit if found.tag else ""}}
+
+
+def _web(
+    engine: DaemonParts, job: Job, op: ops.SourceOp, asked: gateway.ResolveSourceMetaRequest
+) -> gateway.ResolveSourceMetaResponse:
+    """The file is downloaded for this, since nobody else knows its digest."""
+    wanted = websource.read(op["identifier"], op["attrs"])
+    request = asked["HTTP"]["ChecksumRequest"] if asked["HTTP"] is not None else None
+    if request is not None and (request["Algo"] not in _ALGORITHMS or len(request["Suffix"]) > _LONGEST_SUFFIX):
+        raise Invalid(f"unsupported checksum algorithm {request['Algo']}, or a suffix of more than {_LONGEST_SUFFIX}")
+    scratch = job.workroom(engine).scratch
+    found = fetching.fetch(wanted.url, wanted.checksum, scratch, shown="http source", check=job.check)
+    try:
+        seconds = os.stat(found.stored, dir_fd=scratch).st_mtime_ns // 1_000_000_000
+        told: gateway.ResolveSourceHTTPResponse = {
+            "Checksum": _sum(scratch, found.stored, "sha256", b"", job),
+            "Filename": wanted.filename or found.name or websource.UNNAMED,
+            "LastModified": {"seconds": seconds, "nanos": 0} if seconds else None,
+        }
+        if request is not None:
+            digest = _sum(scratch, found.stored, _ALGORITHMS[request["Algo"]], request["Suffix"], job)
+            told["ChecksumResponse"] = {"Digest": digest, "Suffix": request["Suffix"]}
+    finally:
+        os.unlink(found.stored, dir_fd=scratch)
+    return {"HTTP": told}
+
+
+def _sum(directory: int, name: str, algorithm: str, suffix: bytes, job: Job) -> str:
+    """The digest of a file with a suffix behind it."""
+    total = hashlib.new(algorithm)
+    with open(name, "rb", opener=lambda path, flags: os.open(path, flags, dir_fd=directory)) as file:
+        while data := file.read(_CHUNK):
+            job.check()
+            total.update(data)
+    total.update(suffix)
+    return f"{algorithm}:{total.hexdigest()}"
+
+
+_OTHERS: Mapping[
+    str,
+    Callable[[DaemonParts, Job, ops.SourceOp, gateway.ResolveSourceMetaRequest], gateway.ResolveSourceMetaResponse],
+] = {"git": _git, "http": _web, "https": _web, "oci-layout": _layout}

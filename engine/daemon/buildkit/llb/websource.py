@@ -22,7 +22,8 @@ from engine.literals import natural
 _MOST_MODE, _MOST_ID = 0o7777, (1 << 32) - 2
 _MODE = 0o600
 _CHECKSUM, _NAME, _PERMISSIONS, _USER, _GROUP = "http.checksum", "http.filename", "http.perm", "http.uid", "http.gid"
-_UNNAMED = "download"
+UNNAMED = "download"
+"""The name of a file that neither its URL nor its server names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class WebSource:
             return os.stat_result((mode, 0, 0, 1, *self.owner, found.st_size, seconds, seconds, seconds))
 
         packer = Packer(shown_as=shown)
-        yield from packer.one(fetched.directory, fetched.stored, self.filename or fetched.name or _UNNAMED)
+        yield from packer.one(fetched.directory, fetched.stored, self.filename or fetched.name or UNNAMED)
         yield packer.end()
 
 
