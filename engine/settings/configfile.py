@@ -27,7 +27,7 @@ _FORGOTTEN = frozenset({"deprecated-key-path", "allow-nondistributable-artifacts
 _MERGED = frozenset({"runtimes"})
 _TYPES = {"flag": "true or false", "text": "a string", "list": "a list of strings", "number": "a whole number"}
 # Of these keys an empty value says something; of all others it means the default, as in dockerd.
-_MAY_BE_EMPTY = frozenset({"default-stop-timeout", "idle-exit"})
+_MAY_BE_EMPTY = frozenset({"cdi-spec-dirs", "default-stop-timeout", "idle-exit"})
 
 
 def read(path: str, options: Sequence[Option], readers: Readers, given: Given, required: bool) -> dict[str, Value]:

@@ -318,6 +318,20 @@ def test_resize_of_what_has_ended(daemon: Daemon, box: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("h=x&w=1", 'invalid resize height "x": invalid syntax'),
+        ("h=1&w=-1", 'invalid resize width "-1": value out of range'),
+        ("h=1", 'invalid resize width "": invalid syntax'),
+        ("h=&w=1", 'invalid resize height "": invalid syntax'),
+    ],
+)
+def test_a_size_that_is_none_is_refused(daemon: Daemon, box: str, query: str, text: str) -> None:
+    one = execs.create(daemon, box, "sleep", "9", Tty=True)
+    assert refusal(daemon, "POST", f"/exec/{one}/resize?{query}") == (400, text)
+
+
 def test_a_client_that_stops_reading_slows_the_command_and_loses_nothing(daemon: Daemon, box: str) -> None:
     """Back-pressure as for attach; another exec is not held up by it."""
     one = execs.create(daemon, box, "seq", "1", "500000")

@@ -140,6 +140,18 @@ def test_a_link_is_taken_away_by_its_name(daemon: Daemon) -> None:
         assert daemon.inspect(one)["State"]["Running"]
 
 
+def test_a_link_names_the_container_that_it_leads_to(daemon: Daemon) -> None:
+    """In all that is asked of a container, as in dockerd."""
+    with container(daemon) as one, container(daemon, **on("bridge", Links=[f"{one}:db"])) as two:
+        assert daemon.inspect(f"{two}/db")["Id"] == daemon.inspect(one)["Id"]
+        assert daemon.request("POST", f"/containers/{two}/db/stop?t=0").status == 204
+        assert not daemon.inspect(one)["State"]["Running"]
+        assert daemon.request("GET", f"/containers/{two}/db/logs?stdout=1").status == 200
+        missing = daemon.request("GET", f"/containers/{two}/cache/json")
+        assert (missing.status, missing.message) == (404, f"No such container: {two}/cache")
+        assert daemon.request("GET", f"/containers/{two}/db/nonsense").message == "page not found"
+
+
 def test_what_cannot_be_linked_to_is_refused(daemon: Daemon, green: str) -> None:
     """At create or at start, as dockerd does."""
 

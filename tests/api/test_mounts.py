@@ -219,6 +219,22 @@ def test_read_only_goes_down_unless_it_is_not_to(daemon, busybox, source, mounte
     assert (output.stdout == b"written\n") is writable and b"/in/x: Read-only" in output.stderr
 
 
+@pytest.mark.parametrize("form", ["binds", "mounts"])
+def test_clients_of_before_1_44_have_only_the_bind_itself_read_only(daemon, busybox, source, mounted, form):
+    mounted("-t", "tmpfs", "below", str(source / "deeper"))
+    asked = {"Binds": [f"{source}:/in:ro"]} if form == "binds" else {"Mounts": [bind(source, "/in", ReadOnly=True)]}
+    body = {"Image": "busybox", "Cmd": ["sh", "-c", "touch /in/x; touch /in/deeper/y && echo written"]}
+    for version, writable in (("v1.43", True), ("v1.44", False)):
+        one = daemon.request("POST", f"/{version}/containers/create", {**body, "HostConfig": host(**asked)}).json()[
+            "Id"
+        ]
+        daemon.begin(one)
+        daemon.wait(one)
+        logs = daemon.logs(one)
+        assert (b"written\n" in logs) is writable and b"/in/x: Read-only" in logs
+        daemon.remove(one)
+
+
 def test_a_bind_that_is_not_recursive_shows_nothing_mounted_below(daemon, busybox, source, mounted):
     mounted("-t", "tmpfs", "below", str(source / "deeper"))
     recursive = host(Mounts=[bind(source, "/in")])

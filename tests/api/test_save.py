@@ -42,6 +42,16 @@ def test_a_large_image_comes_whole_in_chunks(daemon, large):
     assert daemon.request("GET", "/images/large:1/json").json()["Id"] == large
 
 
+def test_the_head_of_a_quiet_answer_says_that_the_images_are_here(daemon, large):
+    """Upstream's tests read no more of it. While they read they have the name, and the connection is closed at once."""
+    archive = daemon.request("GET", "/images/large:1/get", checked=False).body
+    daemon.request("DELETE", "/images/large:1?force=1")
+    with daemon.connection() as connection:
+        connection.send_request("POST", "/images/load?quiet=1", archive, {"Content-Type": "application/x-tar"})
+        assert connection.read_head()[0] == 200
+        assert daemon.request("GET", "/images/large:1/json").status == 200
+
+
 def test_a_client_of_http_1_0_gets_plain_bytes(daemon, large):
     whole = daemon.request("GET", "/images/large:1/get", checked=False).body
     with daemon.connection() as connection:

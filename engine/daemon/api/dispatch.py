@@ -102,7 +102,10 @@ class Dispatcher:
             self._one_segment[route.method, prefix, suffix] = (name, route)
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
-        """The route for a path without its version, and the parameters in the path; None when no route fits."""
+        """The route for a path without its version, and the parameters in the path; None when no route fits.
+
+        A container may also be named by a link that another one has to it, in two segments.
+        """
         route = self._fixed.get((method, path))
         if route is not None:
             return route, {}
@@ -116,6 +119,12 @@ class Dispatcher:
         for suffix, name, route in self._several.get((method, prefix), ()):
             if rest.endswith(suffix) and len(rest) > len(suffix):
                 return route, {name: rest[: len(rest) - len(suffix)]}
+        if prefix == _CONTAINERS:
+            alias, slash, tail = tail.partition("/")
+            row = self._one_segment.get((method, prefix, slash + tail))
+            if row is not None and parameter and alias:
+                name, route = row
+                return route, {name: f"{parameter}/{alias}"}
         return None
 
     def __call__(self, request: Request) -> Response | None:

@@ -213,6 +213,11 @@ def created(version: Version, body: Object, cgroups: str) -> Object:
     return {**body, "HostConfig": {**asked, **{key: asked.get(key) or value for key, value in older.items()}}}
 
 
+def binds_shallowly(version: Version) -> bool:
+    """Whether a read-only bind leaves what is mounted below its source writable, as it did before 1.44."""
+    return version < (1, 44)
+
+
 def _with_old_networks(version: Version, body: Object) -> Object:
     """The body with the networks of an older client in today's form.
 
@@ -222,7 +227,8 @@ def _with_old_networks(version: Version, body: Object) -> Object:
     endpoints = {**(networking.get("EndpointsConfig") or {})}
     if version < (1, 44):
         if len(endpoints) > 1:
-            raise Invalid(f"Container cannot be connected to network endpoints: {', '.join(sorted(endpoints))}")
+            names = ", ".join(sorted(endpoints))
+            raise Invalid(f"Container cannot be created with multiple network endpoints: {names}")
         endpoints = {name: settings and {**settings, "MacAddress": None} for name, settings in endpoints.items()}
     mac = body.get("MacAddress")
     if mac:

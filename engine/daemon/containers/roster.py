@@ -41,7 +41,8 @@ class Roster:
         return container_id in self._by_id
 
     def find(self, reference: str) -> Container:
-        """The container with this id, name (with or without slash) or unique prefix of an id.
+        """The container with this id, name (with or without slash) or unique prefix of an id, or the one to which the
+        legacy link of this name (`container/alias`) leads.
 
         Raises NotFound, and Invalid for a prefix of several ids.
         """
@@ -50,7 +51,7 @@ class Roster:
             if found is None:
                 found = self._by_id.get(self._names.get(reference.removeprefix("/"), ""))
             if found is None:
-                found = self._by_prefix(reference)
+                found = self._by_link(reference) if "/" in reference[1:] else self._by_prefix(reference)
         if found is None:
             raise NotFound(f"No such container: {reference}")
         return found
@@ -66,6 +67,12 @@ class Roster:
     def glance_all(self) -> list[Container]:
         """Every container, without taking a lock, for a caller that must not wait for any thread."""
         return list(self._by_id.values())
+
+    def _by_link(self, reference: str) -> Container | None:
+        of, _, alias = reference.removeprefix("/").partition("/")
+        parent = self._by_id.get(self._names.get(of, ""))
+        links = [each.partition(":") for each in parent.host_config["Links"] or ()] if parent is not None else ()
+        return next((self._by_id.get(other) for other, _, name in links if name == alias), None)
 
     def _by_prefix(self, prefix: str) -> Container | None:
         if not prefix or len(prefix) >= _ID_LENGTH:

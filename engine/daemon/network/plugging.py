@@ -58,7 +58,7 @@ def plug(
                 done.append((network, _plug(host, inside, network, endpoint, namespace, _names((*others, *done)))))
             _route(inside, (*others, *done), gateways.choose_gateways(others))
             for network, endpoint in done:
-                if network.driver == "bridge" and endpoint.id not in unheard:
+                if network.driver == "bridge" and endpoint.id not in unheard and options.announces(network.options):
                     known = tuple(filter(None, (endpoint.ipv4, endpoint.ipv6)))
                     announce(network.device, endpoint.mac, known)
             for _, endpoint in done:

@@ -226,7 +226,7 @@ def asked(version, body):
 def test_a_container_was_created_in_one_network_until_1_43():
     two = {"NetworkingConfig": {"EndpointsConfig": {"b": {}, "a": {}}}}
     assert asked((1, 44), two) == {"b": {}, "a": {}}
-    with pytest.raises(Invalid, match=r"^Container cannot be connected to network endpoints: a, b$"):
+    with pytest.raises(Invalid, match=r"^Container cannot be created with multiple network endpoints: a, b$"):
         asked((1, 43), two)
     one = {"NetworkingConfig": {"EndpointsConfig": {"a": {"MacAddress": "02:42:ac:11:00:02", "Aliases": ["x"]}}}}
     assert asked((1, 43), one) == {"a": {"MacAddress": None, "Aliases": ["x"]}}  # nobody could ask for it there

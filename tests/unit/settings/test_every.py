@@ -230,6 +230,11 @@ def test_an_empty_value_in_the_file_is_the_default(tmp_path):
     assert (chosen.data_root, chosen.shutdown_timeout, chosen.default_stop_timeout) == ("/var/lib/engine", 15, 0)
 
 
+def test_no_directories_of_cdi_files_are_none_and_not_the_usual_ones(tmp_path):
+    assert made(tmp_path, document={"cdi-spec-dirs": []}).cdi_spec_dirs == ()
+    assert made(tmp_path).cdi_spec_dirs == ("/etc/cdi", "/var/run/cdi")
+
+
 def test_the_oldest_version_may_stand_in_the_environment(tmp_path):
     chosen = made(tmp_path, document={"min-api-version": "1.30"}, environ={"DOCKER_MIN_API_VERSION": "1.40"})
     assert chosen.min_api_version == "1.40"

@@ -5,6 +5,7 @@ Each function runs in its request's thread, calls `containers.exec`, and decides
 
 from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import Empty, Json, Response
+from engine.daemon.api.handlers.containers.everyday import terminal_size
 from engine.daemon.api.request import Request
 from engine.daemon.containers.exec import verbs as executing
 from engine.daemon.containers.exec.known import Exec
@@ -52,11 +53,7 @@ def _size(request: Request, asked: Object) -> tuple[int, int] | None:
 
 def resize(engine: DaemonParts, request: Request) -> Response:
     """POST /exec/{id}/resize: set the size of the command's terminal."""
-    rows, columns = (request.query.number(name) or 0 for name in ("h", "w"))
-    for number in (rows, columns):
-        if not 0 <= number <= _LARGEST_SIZE:
-            raise Invalid(f'strconv.ParseUint: parsing "{number}": value out of range')
-    executing.resize(engine, _exec(engine, request), rows, columns)
+    executing.resize(engine, _exec(engine, request), *terminal_size(request))
     return Empty(200)
 
 

@@ -43,13 +43,14 @@ def resolve(
     container: Container,
     make_root: Callable[[], None],
     trees: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    shallow: bool = False,
 ) -> None:
     """Set `container.mounts` from the request, making and filling volumes, in dockerd's order.
 
     The container's name is reserved, and the container is not visible yet. make_root: makes the container's root where
-    the storage is `copy`; trees: layers of those sources of `image` mounts that are no images. The caller calls
-    `release` when the creation fails. Raises what `requests` raises, NotFound for an image or driver, SystemFailure
-    when the disk fails.
+    the storage is `copy`; trees: layers of those sources of `image` mounts that are no images; shallow: what is mounted
+    below a read-only bind stays as it is. The caller calls `release` when the creation fails. Raises what `requests`
+    raises, NotFound for an image or driver, SystemFailure when the disk fails.
     """
     points: dict[str, MountPoint] = {}
     host_config = container.host_config
@@ -59,14 +60,21 @@ def resolve(
         _inherit(engine, container, text, points)
     driver = host_config["VolumeDriver"]
     for bind in host_config["Binds"] or ():
-        _add(engine, container, requests.parse_bind(bind, driver), points, trees)
+        _add(engine, container, _of_depth(requests.parse_bind(bind, driver), shallow), points, trees)
     for mount in host_config["Mounts"] or ():
-        _add(engine, container, requests.parse_mount(mount), points, trees)
+        _add(engine, container, _of_depth(requests.parse_mount(mount), shallow), points, trees)
     tmpfs = {requests.clean(target) for target in host_config["Tmpfs"] or ()}
     for target in container.config["Volumes"] or ():
         if requests.clean(target) not in tmpfs:
             _add_anonymous(engine, container, target, points)
     _fill_volumes(engine, container, points, make_root)
+
+
+def _of_depth(point: MountPoint, shallow: bool) -> MountPoint:
+    """The mount point; with `shallow` that of a bind which makes nothing below it read-only."""
+    if not shallow or point["Type"] != "bind" or point["RW"]:
+        return point
+    return {**point, "Spec": {**point["Spec"], "ReadOnlyNonRecursive": True}}
 
 
 def _keep(container: Container, points: dict[str, MountPoint], point: MountPoint) -> None:

@@ -73,6 +73,7 @@ def create(
     lasting: bool = True,
     beside: Callable[[sqlite3.Connection, str], None] | None = None,
     trees: Trees | None = None,
+    shallow: bool = False,
 ) -> tuple[Container, list[str]]:
     """Make a container and return it with the warnings of create.
 
@@ -81,7 +82,7 @@ def create(
     lasting: False for a container that need not outlive a loss of power
     beside: writes further rows in the transaction of the record; it is called with the connection and the container's
         id
-    trees: what it stands on and shows in place of images
+    trees: what it stands on and shows in place of images; shallow: see `points.resolve`
 
     Raises Invalid, NotFound for the image, Conflict for the name, NotBuilt for what this engine lacks, SystemFailure
     when the disk fails.
@@ -139,7 +140,7 @@ def create(
         if host_config["Links"]:
             _link(engine, container, host_config["Links"])
         shown = trees.shown if trees else {}
-        _mount(engine, container, shown)
+        _mount(engine, container, shown, shallow)
         _keep(engine, container, _descriptor(engine, image) if image else None, lasting, beside, shown)
     except BaseException:
         points.release(engine, container, volumes=True)
@@ -170,7 +171,7 @@ def _new_id() -> str:
             return made
 
 
-def _mount(engine: ContainerParts, container: Container, shown: Mapping[str, tuple[str, ...]]) -> None:
+def _mount(engine: ContainerParts, container: Container, shown: Mapping[str, tuple[str, ...]], shallow: bool) -> None:
     """Resolve the container's mount points; its volumes exist from here on."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
 
@@ -179,7 +180,7 @@ def _mount(engine: ContainerParts, container: Container, shown: Mapping[str, tup
         specify.make_root(engine, container, where)
 
     try:
-        points.resolve(engine, container, make_root, shown)
+        points.resolve(engine, container, make_root, shown, shallow)
     except BaseException:
         _forget(where)
         raise

@@ -7,6 +7,7 @@ named and checked here too.
 from collections.abc import Iterable
 
 from engine import literals
+from engine.daemon.network.addresses import Subnet
 from engine.daemon.network.drivers import options
 from engine.daemon.network.record import Network
 from engine.errors import Forbidden, Invalid, SystemFailure
@@ -41,7 +42,7 @@ OPTIONS: dict[str, options.Kind] = {
     **dict.fromkeys(HOST_ADDRESSES[4], options.address4),
     **dict.fromkeys(HOST_ADDRESSES[6], options.address6),
 }
-_LINK_LOCAL = "fe80:"
+_LINK_LOCAL = Subnet.parse("fe80::/64")
 _MULTICAST = "ff"
 
 
@@ -52,6 +53,7 @@ def check(network: Network, others: Iterable[Network]) -> None:
     """
     given = network.options
     options.check(OPTIONS, given)
+    options.check_announcements(given)
     if "isolated" in (given.get(mode) for mode in GATEWAY_MODES.values()) and not network.internal:
         raise SystemFailure("gateway mode 'isolated' can only be used for an internal network")
     if not network.ipv4 and not network.ipv6:
@@ -109,9 +111,7 @@ def _check_pools(network: Network) -> None:
     if families.count(True) > 1 or families.count(False) > 1:
         raise Forbidden("bridge driver doesn't support multiple subnets")
     for pool in network.pools:
-        # The prefix is in canonical form: all subnets within fe80::/64 begin with fe80: and have no other digit before
-        # the ::
-        if pool.subnet.startswith(_LINK_LOCAL) and pool.subnet != "fe80::/64":
+        if pool.subnet != str(_LINK_LOCAL) and Subnet.parse(pool.subnet).overlaps(_LINK_LOCAL):
             raise Invalid(f"'{pool.subnet}' clashes with the Link-Local prefix 'fe80::/64'")
         if ":" in pool.subnet and pool.subnet.startswith(_MULTICAST):
             raise Invalid(f"multicast subnet '{pool.subnet}' is not allowed")

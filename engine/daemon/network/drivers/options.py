@@ -7,11 +7,16 @@ table is kept and shown, but has no effect, as with dockerd.
 import socket
 from collections.abc import Callable, Mapping
 
-from engine.errors import Invalid
-from engine.literals import boolean, integer
+from engine.errors import Invalid, SystemFailure
+from engine.literals import boolean, integer, quoted
 
 MTU = "com.docker.network.driver.mtu"
 PREFIX = "com.docker.network.container_iface_prefix"
+ANNOUNCEMENTS = "com.docker.network.advertise_addr_nmsgs"
+_ANNOUNCEMENTS = (
+    (ANNOUNCEMENTS, (0, 3), "an integer"),
+    ("com.docker.network.advertise_addr_ms", (100, 2000), "integer milliseconds"),
+)
 HIGHEST_MTU = 65535  # the limit of a bridge and of a veth pair (linux/if_ether.h, ETH_MAX_MTU)
 NAME_BYTES = 15
 
@@ -81,6 +86,24 @@ def check_mtu(given: Mapping[str, str]) -> None:
     mtu = mtu_of(given)
     if mtu < 0 or mtu > HIGHEST_MTU:
         raise Invalid(f"invalid MTU number: {mtu}")
+
+
+def check_announcements(given: Mapping[str, str]) -> None:
+    """Raise SystemFailure, as dockerd does, for numbers of announcements or milliseconds that it does not take."""
+    for name, (low, high), unit in _ANNOUNCEMENTS:
+        if name not in given:
+            continue
+        try:
+            number = integer(given[name])
+        except Invalid:
+            raise SystemFailure(f"value for option {name} {quoted(given[name])} must be {unit}") from None
+        if not low <= number <= high:
+            raise SystemFailure(f"{name} must be in the range {low} to {high}")
+
+
+def announces(given: Mapping[str, str]) -> bool:
+    """Whether new addresses are announced. The options have been checked."""
+    return integer(given.get(ANNOUNCEMENTS, "1")) > 0
 
 
 def mtu_of(given: Mapping[str, str]) -> int:

@@ -58,6 +58,27 @@ PARSE_BOOL = 'strconv.ParseBool: parsing "x": invalid syntax'
         ({"ipv4": False}, Invalid, "IPv4 or IPv6 must be enabled"),
         ({"pools": BRIDGE.pools * 2}, Forbidden, "bridge driver doesn't support multiple subnets"),
         ({"pools": (Pool("fe80::/80"),)}, Invalid, "'fe80::/80' clashes with the Link-Local prefix 'fe80::/64'"),
+        ({"pools": (Pool("fe80::/10"),)}, Invalid, "'fe80::/10' clashes with the Link-Local prefix 'fe80::/64'"),
+        (
+            {"options": {"com.docker.network.advertise_addr_ms": "99"}},
+            SystemFailure,
+            "com.docker.network.advertise_addr_ms must be in the range 100 to 2000",
+        ),
+        (
+            {"options": {"com.docker.network.advertise_addr_ms": "x"}},
+            SystemFailure,
+            'value for option com.docker.network.advertise_addr_ms "x" must be integer milliseconds',
+        ),
+        (
+            {"options": {"com.docker.network.advertise_addr_nmsgs": "4"}},
+            SystemFailure,
+            "com.docker.network.advertise_addr_nmsgs must be in the range 0 to 3",
+        ),
+        (
+            {"options": {"com.docker.network.advertise_addr_nmsgs": "x"}},
+            SystemFailure,
+            'value for option com.docker.network.advertise_addr_nmsgs "x" must be an integer',
+        ),
         ({"pools": (Pool("ff02::/64"),)}, Invalid, "multicast subnet 'ff02::/64' is not allowed"),
         (
             {"options": {f"{PREFIX}.name": "a b"}},
@@ -70,6 +91,11 @@ def test_a_bridge_that_cannot_be_is_refused(changes: dict, kind: type[EngineErro
     with pytest.raises(kind) as refused:
         bridge.check(replace(BRIDGE, **changes), [])
     assert str(refused.value) == words
+
+
+@pytest.mark.parametrize("subnet", ["fe80::/64", "fe80:1234::/64", "fe81::/64"])
+def test_a_subnet_of_link_local_addresses_beside_the_usual_one_is_taken(subnet: str) -> None:
+    bridge.check(replace(BRIDGE, pools=(Pool(subnet),)), [])
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])

@@ -67,7 +67,13 @@ def _stream_type(container: Container, request: Request) -> str:
 def create(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/create: make a container from an image."""
     body = versions.created(request.version, request.required_json(schemas.CONTAINER_CREATE), engine.cgroups.version)
-    container, warnings = creating.create(engine, request.query.text("name"), body, request.query.text("platform"))
+    container, warnings = creating.create(
+        engine,
+        request.query.text("name"),
+        body,
+        request.query.text("platform"),
+        shallow=versions.binds_shallowly(request.version),
+    )
     return Json({"Id": container.id, "Warnings": warnings}, 201)
 
 

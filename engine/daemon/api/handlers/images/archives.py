@@ -10,6 +10,7 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
+from engine.errors import EngineError
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # each is loaded by the first request for it
@@ -39,8 +40,10 @@ def _save(engine: DaemonParts, request: Request, names: list[str]) -> None:
 
 
 def load(engine: DaemonParts, request: Request) -> None:
-    """POST /images/load: load the images of an archive. Its faults are told as a line, since the answer has begun by
-    then.
+    """POST /images/load: load the images of an archive. Its faults are told as a line, as dockerd does.
+
+    The answer begins with the first line. A client that asks for quiet, and reads nothing but the head of the answer,
+    thereby knows that its images are here.
     """
     wanted = _platforms(request)
     quiet = request.query.flag("quiet", default=True)
@@ -50,8 +53,11 @@ def load(engine: DaemonParts, request: Request) -> None:
             if not (quiet and "progressDetail" in line):
                 progress(line)
 
-        progress.begin()
-        loading.load(engine.images, request.body, show, wanted)
+        try:
+            loading.load(engine.images, request.body, show, wanted)
+        except EngineError:
+            progress.begin()
+            raise
 
 
 def _platforms(request: Request) -> list[Platform]:
