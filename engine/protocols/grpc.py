@@ -52,27 +52,41 @@ class Messages:
         self._largest = largest
         self._waiting = bytearray()
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes | bytearray) -> list[bytes]:
         """The messages that are whole with these bytes. Raises Failed for what may not be."""
-        self._waiting += data
-        found = []
-        while len(self._waiting) >= _HEAD.size:
-            compressed, length = _HEAD.unpack_from(self._waiting)
-            if compressed:
-                raise Failed(Status(UNIMPLEMENTED, "grpc: a compressed message"))
-            if length > self._largest:
-                raise Failed(
-                    Status(RESOURCE_EXHAUSTED, f"grpc: a message of {length} bytes, more than {self._largest}")
-                )
-            if len(self._waiting) < _HEAD.size + length:
-                break
-            found.append(bytes(self._waiting[_HEAD.size : _HEAD.size + length]))
-            del self._waiting[: _HEAD.size + length]
+        source: bytes | bytearray = data
+        if self._waiting:
+            self._waiting += data
+            source = self._waiting
+        found, place, end = [], 0, len(source)
+        with memoryview(source) as view:
+            while end - place >= _HEAD.size:
+                compressed, length = _HEAD.unpack_from(view, place)
+                if compressed:
+                    raise Failed(Status(UNIMPLEMENTED, "grpc: a compressed message"))
+                if length > self._largest:
+                    raise Failed(
+                        Status(RESOURCE_EXHAUSTED, f"grpc: a message of {length} bytes, more than {self._largest}")
+                    )
+                begin = place + _HEAD.size
+                if end - begin < length:
+                    break
+                place = begin + length
+                found.append(bytes(view[begin:place]))
+        if source is self._waiting:
+            del self._waiting[:place]
+        else:
+            self._waiting = bytearray(source[place:])
         return found
+
+    @property
+    def within(self) -> bool:
+        """Whether the beginning of a further message has come."""
+        return bool(self._waiting)
 
     def end(self) -> None:
         """The body has ended. Raises Failed where it ends within a message."""
-        if self._waiting:
+        if self.within:
             raise Failed(Status(INTERNAL, "grpc: the body ends within a message"))
 
 

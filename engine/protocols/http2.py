@@ -20,7 +20,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client says first, before its settings."""
 _TABLE_SIZE, _ENABLE_PUSH, _MOST_STREAMS, _WINDOW, _FRAME_SIZE, _LIST_SIZE = range(1, 7)
 _STREAMS_FULL = 4
-_USUAL_WINDOW, _USUAL_FRAME = 65_535, 16_384
+_USUAL_WINDOW, _USUAL_FRAME = 65_535, frames.USUAL_SIZE
 _LARGEST_WINDOW, _LARGEST_FRAME = 2**31 - 1, 2**24 - 1
 _LAST_STREAM = 2**31 - 1
 
@@ -215,14 +215,14 @@ class Connection:
 
     # What the peer says.
 
-    def receive(self, data: bytes) -> list[Event]:
+    def receive(self, data: bytes | memoryview) -> list[Event]:
         """Take what was read; the events of it, in order. After `Broken` nothing more is taken."""
         events: list[Event] = []
         if self.over:
             return events
         self._in += data
         try:
-            while not self.over and self._step(events):
+            while not self.over and (self._run_of_data(events) or self._step(events)):
                 if self._vain > self._limits.vain or self._cut > self._limits.streams:
                     raise frames.Fault(frames.ENHANCE_YOUR_CALM, "too many frames that bring nothing forward")
         except frames.Fault as fault:
@@ -235,6 +235,25 @@ class Connection:
             events.append(Broken(frames.COMPRESSION_ERROR, str(error)))
             self.close(frames.COMPRESSION_ERROR, str(error))
         return events
+
+    def _run_of_data(self, events: list[Event]) -> bool:
+        """Handle the plain frames of data with which begins what has come, if there are any, as one event."""
+        waiting = self._in
+        if not self._settled or self._block is not None or len(waiting) < frames.HEAD.size or waiting[3] or waiting[4]:
+            return False
+        stream = int.from_bytes(waiting[5 : frames.HEAD.size])
+        known = self._streams.get(stream)
+        if known is None or not (known.headed and known.there_open):
+            return False
+        data, length = frames.run_of_data(waiting, min(self._room, known.room))
+        if not data:
+            return False
+        del waiting[:length]
+        self._room -= len(data)
+        known.room -= len(data)
+        self._vain = 0
+        events.append(Data(stream, data, False, len(data)))
+        return True
 
     def _step(self, events: list[Event]) -> bool:
         """Handle one frame, if a whole one is there."""

@@ -13,6 +13,8 @@ HEAD = struct.Struct(">HBBBI")  # the length's high 16 bits and low 8, type, fla
 SETTING = struct.Struct(">HI")
 NUMBER = struct.Struct(">I")
 GOAWAY_HEAD = struct.Struct(">II")
+USUAL_SIZE = 16_384  # bytes of a frame, where nobody allows more
+_MOST_PIECES = 1000
 
 
 class Fault(Exception):
@@ -32,3 +34,28 @@ def unpadded(flags: int, payload: bytes) -> bytes:
     if payload[0] >= len(payload):
         raise Fault(PROTOCOL_ERROR, "more padding than frame")
     return payload[1 : len(payload) - payload[0]]
+
+
+def run_of_data(buffer: bytearray, most: int) -> tuple[bytes, int]:
+    """The contents of the DATA frames of one stream with which a buffer begins, and the bytes that the frames take.
+
+    A long list comes as a frame for each of its entries. Of frames that are cut, empty or padded, or that end the
+    stream, none is taken. most: bytes of contents
+    """
+    pieces: list[memoryview] = []
+    place, end, first = 0, len(buffer), 0
+    with memoryview(buffer) as view:
+        while place + HEAD.size <= end and len(pieces) < _MOST_PIECES:
+            high, low, kind, flags, stream = HEAD.unpack_from(buffer, place)
+            length = high << 8 | low
+            begin = place + HEAD.size
+            if kind or flags or not 0 < length <= min(USUAL_SIZE, most) or begin + length > end:
+                break
+            first = first or stream
+            if stream != first:
+                break
+            place, most = begin + length, most - length
+            pieces.append(view[begin:place])
+        data = b"".join(pieces)
+        pieces.clear()  # or the buffer could not shrink
+    return data, place

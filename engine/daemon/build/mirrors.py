@@ -24,6 +24,7 @@ _MOST_PARTS = 10  # all mirrors together take a tenth of the disk at most
 _LOOK_SECONDS = 0.5
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILES, _FACTS, _DIGESTS = "files", "facts", "digests"
+_LISTING, _TREES = "list", "trees"  # what holds of the files as they are
 _LONGEST_DESCRIPTION = 200
 log = logging.getLogger(__name__)
 _tidying = threading.Lock()  # of whoever removes mirrors; no client is waited for
@@ -39,6 +40,22 @@ class Mirror:
     root: int
     description: str
 
+    @property
+    def listing(self) -> str:
+        """The path of the list that the files are the same as. It is missing where nobody knows that of them."""
+        return os.path.join(self.path, _LISTING)
+
+    def changes(self) -> None:
+        """The files are about to be changed: what was known of them as they were counts no more. Raises OSError."""
+        for name in (_TREES, _LISTING):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.path, name))
+
+    def stays(self) -> None:
+        """A build more uses the files, as they are. Raises OSError."""
+        known = _facts(self.path)
+        self.weighs(known.size if known is not None else 0)
+
     def weighs(self, size: int, used: bool = True) -> None:
         """Note how many bytes its files have. used: a build more uses them"""
         older = _facts(self.path)
@@ -52,7 +69,8 @@ class Mirror:
 
 def remembered(root: int) -> Remembered:
     """The digests of the files of a mirror that a build uses. root: descriptor of the files"""
-    return Remembered(os.path.join(os.path.dirname(os.readlink(f"/proc/self/fd/{root}")), _DIGESTS))
+    above = os.path.dirname(os.readlink(f"/proc/self/fd/{root}"))
+    return Remembered(os.path.join(above, _DIGESTS), os.path.join(above, _TREES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from urllib.parse import quote_plus
 from engine.daemon.build.mirrors import Mirror
 from engine.daemon.buildkit import methods, mirror
 from engine.daemon.buildkit.calling import Outgoing
+from engine.daemon.buildkit.knownlist import KnownList
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Packet
@@ -70,12 +71,21 @@ def receive(
     progress: takes the bytes that have come so far; check: raises to end it, and is called now and then
     Raises Invalid, Unavailable, SystemFailure, and what `check` raises.
     """
-    with Outgoing[Packet, Packet](link, _PATH, Packet, Packet, wanted.fields(), check) as call:
+    with (
+        Outgoing[Packet, Packet](link, _PATH, Packet, Packet, wanted.fields(), check) as call,
+        KnownList(kept) as known,
+    ):
         receiving = _Receiving(call, kept, progress)
         try:
-            listing = receiving.listed()
-            receiving.fetch(mirror.settle(kept.root, listing), listing.weight)
-            mirror.finish(kept.root, listing)
+            if known.comes_again(call.stream):
+                kept.stays()
+                progress(0)
+            else:
+                listing = receiving.listed()
+                known.ended(call.stream)
+                receiving.fetch(mirror.settle(kept.root, listing), listing.weight)
+                mirror.finish(kept.root, listing)
+                known.keep()
         except OSError as error:
             fault = SystemFailure(f"cannot store the build context: {(error.strerror or str(error)).lower()}")
             receiving.refuse(fault)

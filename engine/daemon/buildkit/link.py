@@ -11,7 +11,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from engine.errors import Unavailable
 from engine.protocols import grpc, http2, http2frames
@@ -22,6 +22,9 @@ _PIECE = 1 << 16
 _MOST_UNSENT = 1 << 18  # bytes that may wait for the socket before those who send must wait
 _LARGEST_MESSAGE = 16 << 20  # as much as BuildKit takes
 _GOODBYE_SECONDS = 1.0
+# A client sends a long list in a write for each of its entries. After so many reads in a row that nothing was sent
+# between, and that brought little each, the next one waits a little: what comes together costs less.
+_MANY_READS, _LITTLE, _GATHER_SECONDS = 16, 1 << 12, 0.001
 _LOOK_SECONDS = 1.0  # between two calls of a stream's `check`
 _QUIET_SECONDS, _ANSWER_SECONDS = (
     15.0,
@@ -52,6 +55,7 @@ class Stream:
         self._taken = 0  # of the window, with padding
         self._messages = grpc.Messages(_LARGEST_MESSAGE)
         self._ready: collections.deque[bytes] = collections.deque()
+        self._before: Iterator[bytes | bytearray] = iter(())
         self._ended = False  # the peer says nothing more
         self._cut = ""  # why the stream has ended before its end
         self._changed = threading.Condition(link.lock)
@@ -62,17 +66,38 @@ class Stream:
     def receive(self) -> bytes | None:
         """The next message; None once the peer has ended its side. Raises Lost, `grpc.Failed`."""
         while not self._ready:
-            with self._changed:
-                while not (self._taken or self._ended or self._cut):
-                    self._wait()
-                if not self._taken:
-                    if self._cut:
-                        raise Lost(self._cut)
-                    self._messages.end()
-                    return None
-                data = self._take()
+            data = next(self._before, b"") or self.body()
+            if not data:
+                self._messages.end()
+                return None
             self._ready.extend(self._messages.feed(data))
         return self._ready.popleft()
+
+    def body(self) -> bytes | bytearray:
+        """What has come since the last call, before it is taken apart; it is empty once the peer has ended its side.
+
+        Raises Lost, `grpc.Failed`.
+        """
+        with self._changed:
+            while not self._waiting:
+                if self._taken:  # nothing but padding
+                    self._take()
+                elif self._cut:
+                    raise Lost(self._cut)
+                elif self._ended:
+                    break
+                else:
+                    self._wait()
+            return self._take()
+
+    def put_before(self, pieces: Iterator[bytes | bytearray]) -> None:
+        """Have `receive` take the messages out of these pieces of the body first. None of them is empty."""
+        self._before = pieces
+
+    @property
+    def within(self) -> bool:
+        """Whether more has come than `receive` has returned."""
+        return bool(self._ready) or self._messages.within or bool(self._taken)
 
     def answered(self) -> list[Field]:
         """The fields with which the peer answers a call of this end's. Raises Lost, `grpc.Failed`."""
@@ -127,11 +152,10 @@ class Stream:
             self.cut("the call was ended")
             self._link.flush()
 
-    def _take(self) -> bytes:
+    def _take(self) -> bytearray:
         """What has come and waits; the peer is told that there is room again. The caller holds the lock."""
-        data, taken = bytes(self._waiting), self._taken
-        self._waiting.clear()
-        self._taken = 0
+        data, taken = self._waiting, self._taken
+        self._waiting, self._taken = bytearray(), 0
         if taken:
             self._link.consumed(self.number, taken)
         return data
@@ -217,9 +241,11 @@ class Link:
         self._accept = accept
         self._streams: dict[int, Stream] = {}
         self._unsent = bytearray()
+        self._piece = bytearray(_PIECE)  # what is read, so that no memory is asked for each time
         self._opening = threading.Condition(self.lock)
         self._over = ""  # why nothing more can be sent
         self._pings = pings
+        self._reads = 0  # in a row that brought little, while nothing was sent
         self._moved = time.monotonic()  # when bytes went or came last
         self._wakes = self._wake = -1  # a pipe while `run` runs
 
@@ -276,20 +302,25 @@ class Link:
             ready = dict(poll.poll(None if seconds is None else seconds * 1000))
             if self._wakes in ready:
                 os.read(self._wakes, _PIECE)
-            if ready.get(self._peer.fileno(), 0) & ~select.POLLOUT and not self._read():
-                return
+            if ready.get(self._peer.fileno(), 0) & ~select.POLLOUT:
+                if self._reads > _MANY_READS:
+                    time.sleep(_GATHER_SECONDS)
+                if not self._read():
+                    return
 
     def _read(self) -> bool:
         """Read once and handle what came; False at the connection's end."""
         try:
-            data = self._peer.recv(_PIECE, socket.MSG_DONTWAIT)
+            count = self._peer.recv_into(self._piece, 0, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
-        if not data:
+        if not count:
             return False
+        data = memoryview(self._piece)[:count]
         opened = []
         with self.lock:
             self._moved = time.monotonic()
+            self._reads = self._reads + 1 if count < _LITTLE else 0
             for event in self.http.receive(data):
                 stream = self._handle(event)
                 if stream is not None:
@@ -382,6 +413,7 @@ class Link:
             self._unsent.clear()
             self._peer.shutdown(socket.SHUT_RDWR)
             return
+        self._reads = 0
         if sent and stood:  # what a peer that is gone does not read stays here
             self._moved = time.monotonic()
         full = not self.takes_more()

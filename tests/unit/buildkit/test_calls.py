@@ -18,7 +18,7 @@ from engine.daemon.buildkit import calling, serving
 from engine.daemon.buildkit.link import Link, Lost
 from engine.errors import Conflict, EngineError, NotFound, SystemFailure
 from engine.protocols import grpc as ours
-from engine.protocols import http2, protobuf
+from engine.protocols import hpack, http2, http2frames, protobuf
 from tests.harness.links import running
 
 LONG = 20  # seconds within which a call ends on any machine
@@ -330,6 +330,22 @@ def test_what_nobody_reads_is_given_back_to_the_connection() -> None:
                 call.end()
                 call.stream.answered()
         assert len(ask(link, {})["text"]) == 900_000
+
+
+def test_a_frame_of_nothing_but_padding_is_not_the_end() -> None:
+    near, far = socket.socketpair()
+    with far, running(near, True) as link, calling.Outgoing(link, "/a.B/C", Word, Word, []) as call:
+        peer = http2.Connection(False)
+        fields = hpack.Encoder().encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
+        word = ours.message(packed({"text": "after"}))
+
+        def frame(kind: int, flags: int, payload: bytes) -> bytes:
+            return http2frames.HEAD.pack(0, len(payload), kind, flags, call.stream.number) + payload
+
+        far.sendall(peer.to_send() + frame(http2frames.HEADERS, http2frames.END_HEADERS, fields))
+        far.sendall(frame(http2frames.DATA, http2frames.PADDED, b"\2\0\0"))
+        threading.Timer(0.1, far.sendall, (frame(http2frames.DATA, 0, word),)).start()
+        assert call.receive() == {"text": "after", "number": 0}
 
 
 class TestCalling:

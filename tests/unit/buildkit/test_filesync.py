@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.build.mirrors import Mirror
-from engine.daemon.buildkit import filesync
+from engine.daemon.buildkit import filesync, knownlist, mirror
 from engine.daemon.buildkit.filesync import Wanted
 from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Stat
@@ -130,6 +130,47 @@ def test_thousands_of_files_of_which_one_changes() -> None:
         receive(sender, ours, Path(f"{place}2"))
         assert sender.requested == ["d7/107"]
         assert (ours / "d7" / "107").read_text() == "another"
+
+
+def test_the_same_list_again_is_known_and_the_mirror_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that begins the same and goes on otherwise is taken whole, and then it is the known one."""
+    with directories() as (theirs, ours, place):
+        for number in range(300):
+            (theirs / str(number)).write_text(str(number))
+        receive(Sender(theirs), ours, Path(f"{place}1"))
+        settled: list[int] = []
+        settle = mirror.settle
+        monkeypatch.setattr(mirror, "settle", lambda root, listing: settled.append(root) or settle(root, listing))
+        assert receive(Sender(theirs), ours, Path(f"{place}2")) == [0] and not settled
+        (theirs / "99").write_text("another")
+        sender = Sender(theirs)
+        receive(sender, ours, Path(f"{place}3"))
+        assert sender.requested == ["99"] and len(settled) == 1 and seen(ours) == seen(theirs)
+        (theirs / "more").write_text("more")  # the known list is the begin of the new one
+        receive(Sender(theirs), ours, Path(f"{place}4"))
+        assert len(settled) == 2 and seen(ours) == seen(theirs)
+        (theirs / "more").unlink()
+        receive(Sender(theirs), ours, Path(f"{place}5"))
+        assert len(settled) == 3 and seen(ours) == seen(theirs)
+        receive(Sender(theirs), ours, Path(f"{place}6"))
+        assert len(settled) == 3
+
+
+def test_a_list_is_not_known_after_a_failure_or_of_another_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    with directories() as (theirs, ours, place):
+        (theirs / "a").write_text("a")
+        kept = ours.parent / "list"
+        receive(Sender(theirs), ours, Path(f"{place}1"))
+        assert kept.exists()
+        (theirs / "a").write_text("other")
+        with pytest.raises(Invalid):
+            receive(Sender(theirs, data=lambda data: data + b"x"), ours, Path(f"{place}2"))
+        assert not kept.exists()
+        receive(Sender(theirs), ours, Path(f"{place}3"))
+        (ours / "a").unlink()  # as a loss of power may leave it
+        monkeypatch.setattr(knownlist, "boot_id", lambda: "another")
+        receive(Sender(theirs), ours, Path(f"{place}4"))
+        assert seen(ours) == seen(theirs)
 
 
 def test_the_client_is_told_what_is_wanted() -> None:

@@ -245,7 +245,7 @@ def test_more_data_than_a_stream_has_room_for_ends_it() -> None:
     server = begun(Limits(window=65_535))
     server.receive(OPENED)
     whole = frame(DATA, 0, 1, bytes(16_384))
-    assert len(server.receive(whole * 3)) == 3
+    assert server.receive(whole * 3) == [Data(1, bytes(3 * 16_384), False, 3 * 16_384)]
     assert server.receive(whole) == [Reset(1, http2frames.FLOW_CONTROL_ERROR)]
 
 
@@ -256,7 +256,7 @@ def test_more_data_than_there_is_room_for_breaks_the_connection() -> None:
         server.receive(frame(HEADERS, END_HEADERS, stream, fields()))
     for stream in (1, 3, 5, 7):
         full = frame(DATA, 0, stream, bytes(16_384)) * 3 + frame(DATA, 0, stream, bytes(16_383))
-        assert len(server.receive(full)) == 4
+        assert server.receive(full) == [Data(stream, bytes(65_535), False, 65_535)]
     assert isinstance(server.receive(frame(DATA, 0, 9, b"x"))[-1], Broken)
 
 
@@ -321,3 +321,41 @@ def test_no_frames_lead_it_astray(said: list[tuple[int, int, int, bytes]]) -> No
         data += b"".join(frame(*each) for each in said)
         for at in range(0, len(data), 7):
             made.receive(data[at : at + 7])
+
+
+FRAMES = st.lists(
+    st.one_of(
+        st.tuples(st.just(DATA), st.just(0), st.sampled_from([1, 3]), st.binary(max_size=9)),
+        st.tuples(
+            st.just(DATA), st.sampled_from([END_STREAM, PADDED]), st.sampled_from([1, 3, 5]), st.binary(max_size=9)
+        ),
+        st.tuples(st.just(DATA), st.just(0), st.sampled_from([1, 3]), st.just(bytes(16_384))),
+        st.tuples(st.just(PING), st.just(0), st.just(0), st.just(b"12345678")),
+    ),
+    max_size=12,
+)
+
+
+@given(said=FRAMES, size=st.integers(1, 70_000))
+def test_frames_of_data_that_come_together_are_the_same_as_one_by_one(
+    said: list[tuple[int, int, int, bytes]], size: int
+) -> None:
+    """The windows, what is refused and what is answered too."""
+    data = b"".join(frame(*each) for each in said)
+
+    def told(size: int, alone: bool) -> tuple[list[object], bytes, object]:
+        server = begun(Limits(window=65_535))
+        if alone:
+            server._run_of_data = lambda _events: False
+        server.receive(OPENED + frame(HEADERS, END_HEADERS, 3, fields()))
+        found: list[object] = []
+        for at in range(0, len(data), size):
+            for event in server.receive(data[at : at + size]):
+                last = found[-1] if found else None
+                if isinstance(event, Data) and isinstance(last, Data) and last.stream == event.stream:
+                    found.pop()
+                    event = Data(event.stream, last.data + event.data, event.ended, last.taken + event.taken)
+                found.append(event)
+        return found, server.to_send(), (server._room, server._streams, server.over)
+
+    assert told(size, False) == told(len(data) or 1, True)

@@ -8,7 +8,9 @@ import hashlib
 from collections.abc import Iterator
 
 from engine.daemon.build.copying import digests, packing, permissions, sources
+from engine.daemon.build.copying.fetching import Fetched
 from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.graph.node import digest
 from engine.daemon.tar.writer import Chunk
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
@@ -46,7 +48,7 @@ def prepare(root: int, request: Request, base: Base) -> Prepared:
     if request.chmod:
         permissions.parse(request.chmod)
     try:
-        shown = _shown(root, request)
+        shown = _known(root, request)
     except OSError as error:
         raise SystemFailure(f"{request.shown} failed: {words(error)}") from error
     flags = (request.parents, request.link, request.unpack, request.unpack_fetched, request.keep_owners)
@@ -64,6 +66,19 @@ def prepare(root: int, request: Request, base: Base) -> Prepared:
         data = part.encode("utf-8", "surrogateescape")
         total.update(b"%d:%b," % (len(data), data))
     return Prepared(total.hexdigest(), shown, root, request, base)
+
+
+def _known(root: int, request: Request) -> str:
+    """How the sources are shown: as it is remembered, where nothing in the root has changed since."""
+    remembered = request.remembered
+    if remembered is None or any(isinstance(each, Fetched) for each in request.sources):
+        return _shown(root, request)
+    sources = digest("sources", request.shown, request.decides())
+    known = remembered.tree(sources)
+    if known is None:
+        known = _shown(root, request)
+        remembered.learn_tree(sources, known)
+    return known
 
 
 def _shown(root: int, request: Request) -> str:

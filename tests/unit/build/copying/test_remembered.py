@@ -96,3 +96,30 @@ def test_a_file_that_cannot_be_written_is_no_failure(place: Path, caplog: pytest
     digest(place, known)
     known.save()
     assert "cannot be kept" in caplog.text
+
+
+def test_digests_of_whole_sources_are_found_until_the_files_change(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, trees = str(place.parent / "digests"), str(place.parent / "trees")
+    first = Remembered(where, trees)
+    plain = digest(place, first)
+    first.save()
+    looked: list[object] = []
+    monkeypatch.setattr(prepare, "_shown", lambda *asked: looked.append(asked) or "dir:")
+    again = Remembered(where, trees)
+    assert digest(place, again) == plain and not looked
+    again.learn(os.stat(place / "a"), bytes(32))
+    again.save()
+    monkeypatch.undo()
+    os.unlink(trees)  # as whoever changes a file does
+    last = Remembered(where, trees)
+    assert last.find(os.stat(place / "c")) is not None  # it was not looked for before, and is not forgotten
+    assert last.tree("0" * 64) is None
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"short", b"0" * 64 + b" nothing:" + b"0" * 64, b"\n" * 200])
+def test_a_torn_file_of_sources_has_none(place: Path, data: bytes) -> None:
+    trees = place.parent / "trees"
+    trees.write_bytes(data)
+    assert digest(place, Remembered("/absent", str(trees))) == digest(place, None)
