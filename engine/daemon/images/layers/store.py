@@ -24,7 +24,7 @@ from engine.daemon.streams import Buffer, Source
 from engine.daemon.tar.trees import remove_tree
 from engine.dataclass import dataclass
 from engine.errors import Invalid
-from engine.kernel import memory
+from engine.kernel import memory, placement
 from engine.kernel.beneath import open_beneath
 from engine.late import TYPE_CHECKING, late
 
@@ -96,6 +96,7 @@ class LayerStore:
         self._busy: dict[str, threading.Event] = {}
         self.root = root
         os.makedirs(root, mode=0o700, exist_ok=True)
+        placement.spread(root)
 
     def session(self) -> "Session":
         """A context in which the layers of one image are found or unpacked, and pinned."""
@@ -174,8 +175,11 @@ class LayerStore:
             raise
 
     def _made(self, number: int) -> int:
-        path = os.path.join(self.root, str(number))
-        os.mkdir(path, 0o700)
+        # Made under a name of chance, because the file system chooses its place by the name (see `placement`): that of
+        # the layer that had this number in an earlier data root may be full of inodes that were removed just now.
+        path, made = (os.path.join(self.root, name) for name in (str(number), f"new-{os.urandom(8).hex()}"))
+        os.mkdir(made, 0o700)
+        os.rename(made, path)
         root = os.open(path, _DIRECTORY)
         os.fchmod(root, _ROOT_MODE)
         return root
