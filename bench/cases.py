@@ -80,6 +80,7 @@ CASES = (
     Case("asleep_memory", "memory of all processes of a sleeping engine (PSS)", "MB", True, Goal(1)),
     Case("asleep_writes", "its writes in 10 seconds", "calls", True),
     Case("pull", "pull of a Debian of 204 MB, local registry", "s", True, Goal(0.8, "curl | tar -xz")),
+    Case("pull_layers", "pull of the same in 8 layers", "s", True, Goal(0.5, "curl | tar -xz")),
     Case("load", "load of the same", "s", True, Goal(1, "tar -x")),
     Case("save", "save of the same", "MB/s", False, Goal(0.7, "tar -c")),
     Case("rebuild", "build of 10 steps, all of them cached", "ms", True, Goal(100)),

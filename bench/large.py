@@ -22,6 +22,9 @@ from tests.harness.namespaces import Namespaces
 from tests.harness.registry import CONFIG_V1, LAYER_V2, MANIFEST_V2, Registry, architecture, digest
 
 NAME = "bench/large"
+IN_LAYERS = "layers"
+"""The tag of the image in several layers."""
+LAYERS = 8
 SUITE = "bookworm"
 SECONDS = 300
 BYTES = 205_000_000
@@ -60,6 +63,19 @@ class Large:
         return path
 
     @cached_property
+    def parts(self) -> list[Path]:
+        """The same files as `LAYERS` layers of about one size, lowest first, compressed with gzip."""
+        paths = [self._kept / f"{self.layer.stem}-{number}-of-{LAYERS}.tar.gz" for number in range(LAYERS)]
+        if not all(path.exists() for path in paths):
+            for path, members in zip(paths, _split(self.layer), strict=True):
+                unfinished = path.with_suffix(".part")
+                with tarfile.open(self.layer) as source, tarfile.open(unfinished, "w:gz", compresslevel=6) as target:
+                    for member in members:
+                        target.addfile(member, source.extractfile(member) if member.isreg() else None)
+                unfinished.rename(path)
+        return paths
+
+    @cached_property
     def root(self) -> Path:
         """A directory with the image's files, unpacked."""
         path = self._directory / "root"
@@ -71,14 +87,7 @@ class Large:
     def config(self) -> dict[str, object]:
         """The image's configuration, as its JSON object."""
         with open(self.layer, "rb") as source:
-            layer = "sha256:" + hashlib.file_digest(source, "sha256").hexdigest()
-        return {
-            "architecture": architecture(),
-            "os": "linux",
-            "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [layer]},
-            "history": [{"created_by": "debootstrap"}],
-        }
+            return _config([f"sha256:{hashlib.file_digest(source, 'sha256').hexdigest()}"])
 
     @cached_property
     def archive(self) -> Path:
@@ -98,21 +107,54 @@ class Large:
 
     @cached_property
     def registry(self) -> Path:
-        """A directory for a `tests.harness.registry.Registry`, which holds `bench/large:latest`; several registries may
-        serve it.
+        """A directory for a `tests.harness.registry.Registry`, which holds the image in one layer as
+        `bench/large:latest` and in several as `bench/large:layers`; several registries may serve it.
         """
         directory = self._directory / "registry"
         with Namespaces() as namespaces, Registry(directory, namespaces) as registry:
-            config = registry.push_blob(NAME, json.dumps(self.config).encode())
-            layer = registry.push_blob(NAME, self.packed.read_bytes())
-            manifest = {
-                "schemaVersion": 2,
-                "mediaType": MANIFEST_V2,
-                "config": {"mediaType": CONFIG_V1, **config},
-                "layers": [{"mediaType": LAYER_V2, **layer}],
-            }
-            registry.push_manifest(NAME, "latest", manifest)
+            _push(registry, "latest", self.config, [self.packed])
+            _push(registry, IN_LAYERS, _config([_unpacked_digest(path) for path in self.parts]), self.parts)
         return directory
+
+
+def _config(diff_ids: list[str]) -> dict[str, object]:
+    """The configuration of an image of these layers, as its JSON object."""
+    return {
+        "architecture": architecture(),
+        "os": "linux",
+        "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+        "history": [{"created_by": "debootstrap"} for _ in diff_ids],
+    }
+
+
+def _unpacked_digest(path: Path) -> str:
+    with gzip.open(path) as source:
+        return f"sha256:{hashlib.file_digest(source, 'sha256').hexdigest()}"
+
+
+def _push(registry: Registry, tag: str, config: dict[str, object], layers: list[Path]) -> None:
+    parts = [{"mediaType": LAYER_V2, **registry.push_blob(NAME, path.read_bytes())} for path in layers]
+    told = {"mediaType": CONFIG_V1, **registry.push_blob(NAME, json.dumps(config).encode())}
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST_V2, "config": told, "layers": parts}
+    registry.push_manifest(NAME, tag, manifest)
+
+
+def _split(layer: Path) -> list[list[tarfile.TarInfo]]:
+    """The members of a tar in as many lists as there are layers, each list with the directories that it needs."""
+    with tarfile.open(layer) as archive:
+        members = archive.getmembers()
+    directories = {member.name: member for member in members if member.isdir()}
+    lists: list[dict[str, tarfile.TarInfo]] = [{} for _ in range(LAYERS)]
+    place: dict[str, int] = {}
+    size, whole = 0, sum(member.size + 1 for member in members)
+    for member in members:
+        number = place[member.name] = place.get(member.linkname, min(size * LAYERS // whole, LAYERS - 1))
+        above = [str(each) for each in Path(member.name).parents[::-1]]
+        needed = [directories[name] for name in (".", *(f"./{each}" for each in above)) if name in directories]
+        lists[number].update({each.name: each for each in (*needed, member)})
+        size += member.size + 1
+    return [list(found.values()) for found in lists]
 
 
 def _debootstrap(target: Path, root: Path) -> bool:

@@ -1,4 +1,6 @@
-"""Benchmark of the pull of a small Debian from a local registry: time against `curl | tar -xz`, and peak memory."""
+"""Benchmark of the pull of a small Debian from a local registry, in one layer and in eight: time against
+`curl | tar -xz`, and peak memory.
+"""
 
 import json
 import shutil
@@ -10,7 +12,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.isolation import Isolated
-from bench.large import NAME, Large
+from bench.large import IN_LAYERS, NAME, Large
 from bench.memory import Most
 from bench.peers import Daemon, NewDaemon, Peer
 from bench.results import Record
@@ -35,46 +37,63 @@ class Beside(Namespaces):
         """Do nothing: the namespaces belong to the program."""
 
 
-def pulled(daemon: Daemon, registry: Registry) -> None:
+def pulled(daemon: Daemon, registry: Registry, tag: str = "latest") -> None:
     """Have the engine pull the image, and check that it has it."""
     with daemon.connect() as connection:
-        target = f"/images/create?fromImage={registry.address}/{NAME}&tag=latest"
+        target = f"/images/create?fromImage={registry.address}/{NAME}&tag={tag}"
         lines = connection.call("POST", target).lines
         assert "error" not in lines[-1], lines[-1]
-        connection.call("GET", f"/images/{registry.address}/{NAME}:latest/json")
+        connection.call("GET", f"/images/{registry.address}/{NAME}:{tag}/json")
 
 
-@pytest.mark.case("pull")
+CASES = [
+    pytest.param(key, tag, marks=pytest.mark.case(key), id=tag)
+    for key, tag in (("pull", "latest"), ("pull_layers", IN_LAYERS))
+]
+
+
+@pytest.mark.parametrize(("case", "tag"), CASES)
 def test_pulling_an_image(
-    peer: Peer, new_daemon: NewDaemon, large: Large, benchmark: BenchmarkFixture, record: Record
+    case: str,
+    tag: str,
+    peer: Peer,
+    new_daemon: NewDaemon,
+    large: Large,
+    benchmark: BenchmarkFixture,
+    record: Record,
 ) -> None:
-    def prepare() -> tuple[tuple[Daemon, Registry], dict[str, object]]:
+    def prepare() -> tuple[tuple[Daemon, Registry, str], dict[str, object]]:
         daemon = new_daemon(peer)
-        return (daemon, Registry(large.registry, Beside(daemon.isolated))), {}
+        return (daemon, Registry(large.registry, Beside(daemon.isolated)), tag), {}
 
-    def clean(daemon: Daemon, registry: Registry) -> None:
+    def clean(daemon: Daemon, registry: Registry, _: str) -> None:
         registry.close()
         daemon.close()
 
     benchmark.pedantic(pulled, setup=prepare, teardown=clean, rounds=ROUNDS)
-    record("pull", peer.name, benchmark.stats.stats.data)
+    record(case, peer.name, benchmark.stats.stats.data)
 
 
-@pytest.mark.case("pull")
-def test_fetching_and_unpacking_without_an_engine(workshop: Path, large: Large, record: Record) -> None:
+@pytest.mark.parametrize(("case", "tag"), CASES)
+def test_fetching_and_unpacking_without_an_engine(
+    case: str, tag: str, workshop: Path, large: Large, record: Record
+) -> None:
     target = workshop / "unpacked"
     seconds = []
     with Namespaces() as namespaces, Registry(large.registry, namespaces) as registry:
-        _, _, manifest = registry.request("GET", f"/v2/{NAME}/manifests/latest", headers={"Accept": MANIFEST_V2})
-        blob = f"http://{registry.address}/v2/{NAME}/blobs/{json.loads(manifest)['layers'][0]['digest']}"
+        _, _, manifest = registry.request("GET", f"/v2/{NAME}/manifests/{tag}", headers={"Accept": MANIFEST_V2})
+        blobs = f"http://{registry.address}/v2/{NAME}/blobs/"
+        parts = [
+            f"curl --silent --fail {blobs}{layer['digest']} | tar --extract --gzip --directory {target}"
+            for layer in json.loads(manifest)["layers"]
+        ]
         for _ in range(ROUNDS):
             target.mkdir()
-            command = f"curl --silent --fail {blob} | tar --extract --gzip --directory {target}"
             began = time.perf_counter()
-            subprocess.run(namespaces.command(["sh", "-c", command]), check=True)
+            subprocess.run(namespaces.command(["sh", "-c", " && ".join(parts)]), check=True)
             seconds.append(time.perf_counter() - began)
             shutil.rmtree(target)
-    record("pull", FLOOR, seconds)
+    record(case, FLOOR, seconds)
 
 
 @pytest.mark.case("pull_memory")
