@@ -4,6 +4,7 @@ only counted.
 Used by the benchmarks, with one kept-alive `Connection` a thread. The HTTP is that of the tests' harness.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.harness import http
@@ -11,6 +12,7 @@ from tests.harness import http
 # A slow engine may take long to write a container's log, and it answers `wait` only after that.
 TIMEOUT = 300.0
 ROOM = 1 << 20
+LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class UnexpectedAnswer(Exception):
@@ -47,6 +49,37 @@ class Connection(http.Connection):
         if status != 200:
             raise UnexpectedAnswer(f"GET {target}: {status}")
         return self.drain()
+
+    def again(self, target: str) -> Callable[[], bytes]:
+        """A function that sends one GET, always the same bytes, and returns its whole answer as it came.
+
+        It parses no more than it needs to find the end: a client that takes longer than the engine would be measured.
+        Raises UnexpectedAnswer for any status but 200.
+        """
+        request = f"GET {self.prefix}{target} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+
+        def once() -> bytes:
+            self.socket.sendall(request)
+            data = self.socket.recv(ROOM)
+            while (end := data.find(http.HEAD_END)) < 0:
+                data += self.socket.recv(ROOM)
+            head = data[:end].lower()
+            if not head.startswith(b"http/1.1 200 "):
+                raise UnexpectedAnswer(f"GET {target}: {data[:300].decode(errors='replace')}")
+            pieces, last = [data], data
+            _, found, length = head.partition(b"\r\ncontent-length:")
+            if found:
+                left = end + len(http.HEAD_END) + int(length.partition(b"\r\n")[0]) - len(data)
+                while left > 0:
+                    pieces.append(self.socket.recv(ROOM))
+                    left -= len(pieces[-1])
+            else:
+                while not last.endswith(LAST_CHUNK):
+                    pieces.append(self.socket.recv(ROOM))
+                    last = last[-len(LAST_CHUNK) :] + pieces[-1]
+            return b"".join(pieces)
+
+        return once
 
     def drain(self) -> int:
         """Read to the end of the connection; returns the number of bytes."""

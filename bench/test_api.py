@@ -37,7 +37,7 @@ def rates(benchmark: BenchmarkFixture) -> list[float]:
 @pytest.mark.case("ping")
 def test_ping(daemon: Daemon, benchmark: BenchmarkFixture, record: Record) -> None:
     with daemon.connect() as connection:
-        benchmark(connection.call, "GET", "/_ping")
+        benchmark(connection.again("/_ping"))
     record("ping", daemon.peer.name, rates(benchmark))
 
 
@@ -47,8 +47,8 @@ def test_the_list_of_a_hundred_containers(
     daemon: Daemon, hundred: list[str], benchmark: BenchmarkFixture, record: Record
 ) -> None:
     with daemon.connect() as connection:
-        answer = benchmark(connection.call, "GET", "/containers/json?all=1")
-    assert {entry["Id"] for entry in answer.json()} >= set(hundred)
+        answer = benchmark(connection.again("/containers/json?all=1"))
+    assert all(container.encode() in answer for container in hundred)
     record("list", daemon.peer.name, rates(benchmark))
 
 
@@ -56,6 +56,6 @@ def test_the_list_of_a_hundred_containers(
 @pytest.mark.case("inspect")
 def test_one_container_whole(daemon: Daemon, hundred: list[str], benchmark: BenchmarkFixture, record: Record) -> None:
     with daemon.connect() as connection:
-        answer = benchmark(connection.call, "GET", f"/containers/{hundred[0]}/json")
-    assert answer.json()["Id"] == hundred[0]
+        answer = benchmark(connection.again(f"/containers/{hundred[0]}/json"))
+    assert hundred[0].encode() in answer
     record("inspect", daemon.peer.name, rates(benchmark))

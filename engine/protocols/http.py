@@ -58,7 +58,7 @@ class BadRequest(Invalid):
 
 
 class Head:
-    """The parsed head of a request.
+    """The parsed head of a request. It never changes: a connection may have the same one for several requests.
 
     path is percent-decoded, query is as it came; headers have lower-case names, and the values of fields that came more
     than once are joined by a comma. length is the body's length in bytes, 0 without a body, None when it is chunked.

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 Application = Callable[[Request], Response | None]
 
 _RECEIVE = 16 * 1024
+_LONGEST_KNOWN = 1024  # bytes of a head that is remembered, with what was parsed of it
+_SHORT_BODY = 16 * 1024  # bytes of an answer's body that cost less to copy than a second piece costs to send
 _DRAIN_LIMIT = 256 * 1024
 _LINGER_SECONDS = 1.0
 _LINGER_LIMIT = 64 * 1024 * 1024
@@ -51,6 +53,7 @@ class Connection:
         self._application = application
         self._closing = closing
         self._buffer = b""
+        self._known: tuple[bytes, Head] | None = None  # the last head; most clients send the same one again
         self._last = False
         self._handed_over = False
         # On a Unix socket the kernel tells a close from a half-close; on TCP both are a FIN.
@@ -110,7 +113,7 @@ class Connection:
             end = end_of_head(data) if data else -1
             if end > 0:
                 self._buffer = data[end:]
-                return parse_head(data[:end])
+                return self._parsed(data[:end])
             self._buffer = data
             self.idle = not data
             if self.idle and self._closing():
@@ -122,6 +125,15 @@ class Connection:
                 return None
             end = end_of_head(data + seen)
             data += self._receive(end - len(data) if end > 0 else len(seen))
+
+    def _parsed(self, data: bytes) -> Head:
+        """The head that these bytes are. Raises BadRequest."""
+        known = self._known
+        if known is not None and known[0] == data:
+            return known[1]
+        head = parse_head(data)
+        self._known = (data, head) if len(data) <= _LONGEST_KNOWN else None
+        return head
 
     def _finish(self, body: Body) -> bool:
         """Skip the rest of the request's body; False when the connection must end."""
@@ -168,7 +180,10 @@ class Connection:
         if status not in _WITHOUT_BODY:
             fields += f"Content-Length: {len(answer.body)}\r\n"
         head = self._head(status, fields)
-        self.send(head if silent else head + answer.body)
+        if len(answer.body) > _SHORT_BODY and not silent:
+            self.send_pieces((head, answer.body))
+        else:
+            self.send(head if silent else head + answer.body)
 
     def _head(self, status: int, fields: str) -> bytes:
         self.started = True

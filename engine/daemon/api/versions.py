@@ -263,13 +263,13 @@ def container(version: Version, user_agent: str, shown: Object, log_asked: bool)
 
 
 def listed_container(version: Version, shown: Object) -> Object:
-    """A container of GET /containers/json; what a version does not know is left out."""
+    """A container of GET /containers/json, or some of its fields; what a version does not know is left out."""
     if version < (1, 52):
-        del shown["Health"]
+        shown.pop("Health", None)
     if version < (1, 48):
         shown.pop("ImageManifestDescriptor", None)
     if version < (1, 46):
-        shown["HostConfig"].pop("Annotations", None)
+        shown.get("HostConfig", {}).pop("Annotations", None)
     return shown
 
 

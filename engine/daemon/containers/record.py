@@ -236,6 +236,14 @@ class Container:
         with self.changed:
             return self.state.copy()
 
+    def view(self, state: State) -> "Container":
+        """What a look at the container at one moment finds, with `state` for its state. Nobody changes a view: it is
+        for showing the container, with the same values in each place.
+        """
+        seen = Container(*_fields(self))
+        seen.state, seen.execs = state, self.execs.copy()
+        return seen
+
     def listen(self) -> Bell:
         """The bell that the next end rings. The caller holds `changed`, and must later call `quit` with the bell."""
         if self.bell is None:
@@ -252,3 +260,6 @@ class Container:
         if self.bell is not None:
             os.eventfd_write(self.bell.descriptor, 1)
             self.bell = None
+
+
+_fields = attrgetter(*Container.__slots__)

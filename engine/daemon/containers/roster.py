@@ -8,12 +8,14 @@ import bisect
 from collections.abc import Callable, Iterable
 
 from engine.daemon import locks
+from engine.daemon.containers.kept import Kept
 from engine.daemon.containers.naming import generate
 from engine.daemon.containers.record import Container
 from engine.daemon.jsontext import Object
 from engine.errors import Conflict, Invalid, NotFound
 
 _ID_LENGTH = 64
+_SUMMARIES_ROOM, _DETAILS_ROOM = 4 << 20, 1 << 20
 
 
 class Roster:
@@ -21,6 +23,7 @@ class Roster:
 
     descriptors: (image id, manifest) → descriptor of the manifest, with its platform, as inspect shows it; kept here
         because a container outlives its image
+    summaries, details: what listings and inspects have shown of containers
     """
 
     def __init__(
@@ -32,6 +35,8 @@ class Roster:
         self._ids: list[str] = []
         self._names: dict[str, str] = {}
         self._in_making: dict[str, Container] = {}
+        self.summaries = Kept(_SUMMARIES_ROOM, self.__contains__)
+        self.details = Kept(_DETAILS_ROOM, self.__contains__)
         for container in containers:
             self._names[container.name] = container.id
             self.add(container)
@@ -155,6 +160,8 @@ class Roster:
             del self._ids[bisect.bisect_left(self._ids, container.id)]
             if self._names.get(container.name) == container.id:
                 del self._names[container.name]
+        self.summaries.drop(container.id)
+        self.details.drop(container.id)
 
 
 def _taken(name: str, holder: str) -> Conflict:

@@ -18,9 +18,8 @@ def endpoints_of(engine: EndpointParts, container: Container, state: State) -> l
     return engine.networks.endpoints(container_id=container.id) if state.alive else []
 
 
-def settings(engine: EndpointParts, container: Container, state: State) -> Object:
-    """The NetworkSettings of an inspect."""
-    endpoints = endpoints_of(engine, container, state)
+def settings(container: Container, state: State, endpoints: list[Endpoint]) -> Object:
+    """The NetworkSettings of an inspect. endpoints: those that `endpoints_of` has found"""
     its_own = state.alive and not container.host_config["NetworkMode"].startswith("container:")
     return {
         "SandboxID": _sandbox(container, state) if its_own else "",

@@ -1,10 +1,11 @@
 """Show one container in full, for GET /containers/{id}/json.
 
-Pure but for sizes, when they are asked for; runs in the daemon's request threads. The dicts of the record are shown as
-they are and never copied, since nothing changes them once a container owns them.
+Pure but for sizes, when they are asked for, and for what is kept of the last answer; runs in the daemon's request
+threads. The dicts of the record are shown as they are and never copied, since nothing changes them once a container
+owns them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers import paths
@@ -16,6 +17,7 @@ from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container, Health, State
 from engine.daemon.containers.security import joins, walls
 from engine.daemon.jsontext import Object
+from engine.daemon.network.record import Endpoint
 from engine.daemon.parts import ContainerParts
 from engine.late import TYPE_CHECKING, late
 
@@ -28,14 +30,73 @@ else:
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
 
 
+def encoded(engine: ContainerParts, container: Container, form: object, encode: Callable[[Object], bytes]) -> bytes:
+    """What `encode` makes of `inspect`. form: says which form of the answer that is; an equal one makes the same"""
+    if container.host_config["Links"]:
+        return encode(inspect(engine, container))  # other containers' names are part of it
+    state, endpoints, outside = _seen(engine, container)
+    of = _made_of(container, state, endpoints, form, outside)
+    kept = engine.containers.details.find(container.id, of)
+    if kept is None:
+        container = container.view(state)
+        of = _made_of(container, state, endpoints, form, outside)
+        kept = (encode(_show(engine, container, state, endpoints, outside)),)
+        engine.containers.details.keep(container.id, of, kept)
+    return kept[0]
+
+
 def inspect(engine: ContainerParts, container: Container, size: bool = False) -> Object:
     """A ContainerInspectResponse; with `size`, its directories are walked for SizeRw and SizeRootFs."""
+    found = measure(engine, container) if size else None
+    return _show(engine, container, *_seen(engine, container), found)
+
+
+_Outside = tuple[str, Object | None]
+"""What inspect shows that is not part of the record: the AppArmor profile, and the descriptor of the image."""
+
+
+def _seen(engine: ContainerParts, container: Container) -> tuple[State, list[Endpoint], _Outside]:
+    state = container.snapshot()
+    descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
+    outside = walls.apparmor_of(container.host_config), descriptor
+    return state, networks.endpoints_of(engine, container, state), outside
+
+
+def _made_of(
+    container: Container, state: State, endpoints: list[Endpoint], form: object, outside: _Outside
+) -> tuple[object, ...]:
+    """All that decides what `_show` shows of a container, but for what never changes in its life."""
+    return (
+        form,
+        state,
+        container.name,
+        container.config,
+        container.host_config,
+        container.networking,
+        container.mounts,
+        [point["Source"] for point in container.mounts],  # a start finds that of a volume which a plugin mounts
+        tuple(container.execs),
+        (container.process_label, container.file_label),
+        endpoints,
+        outside,
+    )
+
+
+def _show(
+    engine: ContainerParts,
+    container: Container,
+    state: State,
+    endpoints: list[Endpoint],
+    outside: _Outside,
+    found: tuple[int, int] | None = None,
+) -> Object:
+    """found: its sizes; None where they are not asked for"""
     settings = engine.settings
+    apparmor, descriptor = outside
     where = paths.of(settings.data_root, settings.exec_root, container.id)
     # A container that joins the network of another container has the other's files.
     networked = joins.container_of(container.host_config["NetworkMode"])
     network = paths.of(settings.data_root, settings.exec_root, networked) if networked else where
-    state = container.snapshot()
     shown: Object = {
         "Id": container.id,
         "Created": rfc3339(container.created_ns),
@@ -53,18 +114,17 @@ def inspect(engine: ContainerParts, container: Container, size: bool = False) ->
         "Platform": "linux",
         "MountLabel": container.file_label,
         "ProcessLabel": container.process_label,
-        "AppArmorProfile": walls.apparmor_of(container.host_config),
+        "AppArmorProfile": apparmor,
         "ExecIDs": list(container.execs) or None,
         "HostConfig": _show_host_config(engine, container),
         "Storage": {"RootFS": {"Snapshot": {"Name": engine.storage}}},
     }
-    if size:
-        shown["SizeRw"], shown["SizeRootFs"] = measure(engine, container)
+    if found is not None:
+        shown["SizeRw"], shown["SizeRootFs"] = found
     shown["Mounts"] = points.show(container)
     shown.update(points.show_etc(container))
     shown["Config"] = _without_empty(container.config, CONFIG_OPTIONAL)
-    shown["NetworkSettings"] = networks.settings(engine, container, state)
-    descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
+    shown["NetworkSettings"] = networks.settings(container, state, endpoints)
     if descriptor is not None:
         shown["ImageManifestDescriptor"] = descriptor
     return shown

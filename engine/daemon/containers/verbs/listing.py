@@ -4,6 +4,7 @@ Runs in the daemon's request threads; it holds no lock for longer than one conta
 """
 
 import time
+from collections.abc import Callable, Iterator
 
 from engine.daemon.clock import SECOND, duration
 from engine.daemon.containers import filters, ports
@@ -12,6 +13,7 @@ from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.verbs.inspect import measure
 from engine.daemon.jsontext import Object
+from engine.daemon.network.record import Endpoint
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass, field
 from engine.errors import NotFound
@@ -39,26 +41,87 @@ class AskedListing:
 
 def list_containers(engine: ContainerParts, asked: AskedListing) -> list[Object]:
     """ContainerSummary of the chosen containers, newest first. Raises Invalid and NotFound for impossible filters."""
+    now_ns = time.time_ns()
+    found = []
+    for container, state, beside in _chosen(engine, asked):
+        summary = _summary(container, state, beside, status_text(state, now_ns))
+        if asked.size:
+            summary["SizeRw"], summary["SizeRootFs"] = measure(engine, container)
+        found.append(summary)
+    return found
+
+
+def encoded(
+    engine: ContainerParts, asked: AskedListing, form: object, encode: Callable[[Object], bytes]
+) -> Iterator[bytes]:
+    """What `encode` makes of each entry of `list_containers`, without sizes. Raises what that does.
+
+    form: says which form of an entry that is; an equal one makes the same. `encode` neither reads nor moves the Status,
+    and takes parts of an entry too.
+    """
+    now_ns = time.time_ns()
+    summaries = engine.containers.summaries
+    for container, state, beside in _chosen(engine, asked):
+        of = _made_of(container, state, beside, form)
+        kept = summaries.find(container.id, of)
+        if kept is None:
+            seen = container.view(state)
+            of = _made_of(seen, state, beside, form)
+            kept = _around_status(_summary(seen, state, beside, ""), encode)
+            summaries.keep(container.id, of, kept)
+        yield b'%b"%b"%b' % (kept[0], status_text(state, now_ns).encode(), kept[1])
+
+
+def _around_status(summary: Object, encode: Callable[[Object], bytes]) -> tuple[bytes, bytes]:
+    """An entry as bytes, without the text of its Status, which changes with the time."""
+    cut = list(summary).index("Status")
+    before, after = dict(list(summary.items())[:cut]), dict(list(summary.items())[cut + 1 :])
+    return encode(before)[:-1] + b',"Status":', b"," + encode(after)[1:]
+
+
+_Beside = tuple[list[Endpoint], str, list[str], Object | None]
+"""What an entry shows that is not part of the container's record: its endpoints, the name of its image, what other
+containers call it, and the descriptor of its image.
+"""
+
+
+def _chosen(engine: ContainerParts, asked: AskedListing) -> Iterator[tuple[Container, State, _Beside]]:
+    """The containers that are to be shown, newest first. Raises Invalid and NotFound."""
     matches = filters.compile_filters(engine, asked.filters)
     everything = asked.all or asked.limit > 0 or filters.SHOW_ALL & asked.filters.keys()
     names = _ImageNames(engine)
     aliases = _aliases(engine)
-    now_ns = time.time_ns()
-    shown = []
+    left = asked.limit if asked.limit > 0 else -1
+    descriptors = engine.containers.descriptors
     for container in engine.containers.all():
         state = container.snapshot()
         if not (everything or state.running):
             continue
-        if not all(match(container, state) for match in matches):
+        if matches and not all(match(container, state) for match in matches):
             continue
-        summary = _summary(engine, container, state, names, now_ns)
-        summary["Names"] += aliases.get(container.id, ())
-        if asked.size:
-            summary["SizeRw"], summary["SizeRootFs"] = measure(engine, container)
-        shown.append(summary)
-        if len(shown) == asked.limit:
+        endpoints = networks.endpoints_of(engine, container, state)
+        descriptor = descriptors.get((container.image_id, container.manifest))
+        yield container, state, (endpoints, names.shown(container), aliases.get(container.id, []), descriptor)
+        left -= 1
+        if not left:
             break
-    return shown
+
+
+def _made_of(container: Container, state: State, beside: _Beside, form: object) -> tuple[object, ...]:
+    """All that decides an entry but its Status and what never changes in a container's life."""
+    return (
+        form,
+        container.name,
+        container.config,
+        container.host_config,
+        container.networking,
+        container.mounts,
+        [point["Source"] for point in container.mounts],  # a start finds that of a volume which a plugin mounts
+        state.status,
+        state.health,
+        not state.started_ns,
+        beside,
+    )
 
 
 def _aliases(engine: ContainerParts) -> dict[str, list[str]]:
@@ -94,16 +157,15 @@ class _ImageNames:
             return ""
 
 
-def _summary(engine: ContainerParts, container: Container, state: State, names: _ImageNames, now_ns: int) -> Object:
+def _summary(container: Container, state: State, beside: _Beside, status: str) -> Object:
     config, host_config = container.config, container.host_config
-    endpoints = networks.endpoints_of(engine, container, state)
+    endpoints, image, aliases, descriptor = beside
     summary: Object = {
         "Id": container.id,
-        "Names": [f"/{container.name}"],
-        "Image": names.shown(container),
+        "Names": [f"/{container.name}", *aliases],
+        "Image": image,
         "ImageID": container.image_id,
     }
-    descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
     if descriptor is not None:
         summary["ImageManifestDescriptor"] = descriptor
     shown_host: Object = {"NetworkMode": host_config["NetworkMode"]}
@@ -115,7 +177,7 @@ def _summary(engine: ContainerParts, container: Container, state: State, names: 
         Ports=ports.summaries(ports.open_ports(container, endpoints)),
         Labels=config["Labels"],
         State=state.status,
-        Status=status_text(state, now_ns),
+        Status=status,
         HostConfig=shown_host,
         Health=_health(state),
         NetworkSettings={"Networks": networks.networks(container, state, endpoints)},
@@ -137,17 +199,16 @@ def _command(container: Container) -> str:
 
 def status_text(state: State, now_ns: int) -> str:
     """The state in the words of `docker ps`: `Up 3 minutes`, `Exited (0) 2 seconds ago`, ..."""
-    since_start = duration((now_ns - state.started_ns) / SECOND)
-    since_end = duration((now_ns - state.finished_ns) / SECOND)
     match state.status:
         case "running":
-            return f"Up {since_start}{_HEALTH_WORDS.get(state.health.status, '') if state.health else ''}"
+            health = _HEALTH_WORDS.get(state.health.status, "") if state.health else ""
+            return f"Up {duration((now_ns - state.started_ns) / SECOND)}{health}"
         case "paused":
-            return f"Up {since_start} (Paused)"
+            return f"Up {duration((now_ns - state.started_ns) / SECOND)} (Paused)"
         case "restarting":
-            return f"Restarting ({state.exit_code}) {since_end} ago"
+            return f"Restarting ({state.exit_code}) {duration((now_ns - state.finished_ns) / SECOND)} ago"
         case "exited":
-            return f"Exited ({state.exit_code}) {since_end} ago"
+            return f"Exited ({state.exit_code}) {duration((now_ns - state.finished_ns) / SECOND)} ago"
         case "removing":
             return "Removal In Progress"
         case "dead":

@@ -6,7 +6,7 @@ query's defaults, the content types, and when which part of the answer is sent.
 """
 
 from engine.daemon.api import schemas, versions
-from engine.daemon.api.answers import Empty, Json, Response, encode_json
+from engine.daemon.api.answers import JSON_TYPE, Empty, Json, Response, encode_json
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import around_last
 from engine.daemon.containers import naming
@@ -88,14 +88,27 @@ def list_(engine: DaemonParts, request: Request) -> Response:
     asked = listing.AskedListing(
         all=query.flag("all"), limit=query.number("limit") or 0, size=query.flag("size"), filters=filters
     )
-    return Json([versions.listed_container(request.version, each) for each in listing.list_containers(engine, asked)])
+    version = request.version
+    if asked.size:
+        return Json([versions.listed_container(version, each) for each in listing.list_containers(engine, asked)])
+    entries = listing.encoded(
+        engine, asked, version, lambda part: encode_json(versions.listed_container(version, part))
+    )
+    return Response(200, JSON_TYPE, b"[%b]\n" % b",".join(entries))
 
 
 def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/{id}/json: show one container."""
     container = _container(engine, request)
-    shown = inspecting.inspect(engine, container, request.query.flag("size"))
-    return Json(versions.container(request.version, request.headers.get("user-agent", ""), shown, container.log_asked))
+    version, agent = request.version, request.headers.get("user-agent", "")
+
+    def encode(shown: Object) -> bytes:
+        return encode_json(versions.container(version, agent, shown, container.log_asked)) + b"\n"
+
+    if request.query.flag("size"):
+        return Response(200, JSON_TYPE, encode(inspecting.inspect(engine, container, size=True)))
+    form = version, agent.startswith(versions.PYTHON_SDK)
+    return Response(200, JSON_TYPE, inspecting.encoded(engine, container, form, encode))
 
 
 def start(engine: DaemonParts, request: Request) -> Response:
