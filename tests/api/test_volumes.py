@@ -65,6 +65,15 @@ def test_a_volume_without_a_name_gets_one_and_a_label(daemon):
     assert daemon.request("DELETE", f"/volumes/{shown['Name']}").status == 204
 
 
+@pytest.mark.parametrize("written", ["data", "../data", "/../data/."])
+def test_the_path_of_an_anonymous_volume_begins_at_the_root(daemon, container, written):
+    """As `VOLUME data` has it: such a container did not start."""
+    one = container("sh", "-c", "grep ' /data ' /proc/self/mounts", Volumes={written: {}})
+    daemon.begin(one)
+    assert daemon.wait(one) == 0
+    assert [point["Destination"] for point in daemon.inspect(one)["Mounts"]] == ["/data"]
+
+
 RULE = 'only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use absolute path'
 
 

@@ -65,7 +65,7 @@ def resolve(
         _add(engine, container, _of_depth(requests.parse_mount(mount), shallow), points, trees)
     tmpfs = {requests.clean(target) for target in host_config["Tmpfs"] or ()}
     for target in container.config["Volumes"] or ():
-        if requests.clean(target) not in tmpfs:
+        if requests.clean(f"/{target}") not in tmpfs:
             _add_anonymous(engine, container, target, points)
     _fill_volumes(engine, container, points, make_root)
 
@@ -159,8 +159,11 @@ def _let_go(engine: MountParts, container: Container, point: MountPoint) -> None
 
 
 def _add_anonymous(engine: MountParts, container: Container, target: str, points: dict[str, MountPoint]) -> None:
-    """Add a volume of Config.Volumes, the image's or the client's, where nothing else is mounted."""
-    target = requests.clean(target)
+    """Add a volume of Config.Volumes, the image's or the client's, where nothing else is mounted.
+
+    Its path begins at the container's root, whether it says so (`VOLUME /data`) or not (`VOLUME data`).
+    """
+    target = requests.clean(f"/{target}")
     if target in points:
         return
     volume = engine.volumes.create("", container.host_config["VolumeDriver"], user=container.id)
