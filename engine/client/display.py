@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from engine.errors import Invalid
+from engine.literals import quoted
 
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?(b?)", re.IGNORECASE)
@@ -43,14 +44,14 @@ def parse_time(text: str, now: float) -> str:
     if parts := _DURATION.findall(text):
         if "".join(number + unit for number, unit in parts) == text:
             return f"{now - sum(float(number) * _SECONDS[unit] for number, unit in parts):.9f}"
-        raise Invalid(f"invalid time: {text}")
+        raise Invalid(f"failed to parse value as time or duration: {quoted(text)}")
     # loaded for this form of a time alone
     from datetime import datetime
 
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise Invalid(f"invalid time: {text}") from error
+        raise Invalid(f"failed to parse value as time or duration: {quoted(text)}") from error
     return f"{found.astimezone().timestamp():.9f}"
 
 
@@ -101,10 +102,10 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S %z %Z", time.localtime(seconds))
 
 
-def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as text: its columns three spaces apart, each with room for ten characters."""
+def columns(heads: Sequence[str], rows: Sequence[Sequence[str]], narrowest: int = _NARROWEST) -> str:
+    """A table as text: its columns three spaces apart, each with room for so many characters."""
     table = [list(heads), *map(list, rows)]
-    widths = [max(_NARROWEST, *(len(row[index]) + _APART for row in table)) for index in range(len(heads))]
+    widths = [max(narrowest, *(len(row[index]) + _APART for row in table)) for index in range(len(heads))]
     return "\n".join(
         "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
     )

@@ -20,6 +20,9 @@ BESIDE = {
     "bundle": "Write the engine as one file, or as a Debian package",
 }
 
+ADVICE_OF_RUN = "\n\nRun 'engine run --help' for more information"
+"""What docker says behind every reason why `run` has failed."""
+
 
 def usage() -> str:
     """The help text of `engine`."""
@@ -43,12 +46,11 @@ Run 'engine COMMAND --help' for more information on a command.
 
 def group_usage(group: str) -> str:
     """The help text of a group of verbs, such as `engine network`."""
-    verbs = {
-        name.split()[1]: verb.help
-        for verb in VERBS
-        for name in (verb.name, *verb.aliases)
-        if name.startswith(group + " ") and not verb.hidden
+    # Of several names in the group a verb shows the first one.
+    named = {
+        verb: next((name for name in (verb.name, *verb.aliases) if name.startswith(group + " ")), "") for verb in VERBS
     }
+    verbs = {name.split()[1]: verb.help for verb, name in named.items() if name and not verb.hidden}
     return f"""Usage:  engine {group} COMMAND
 
 {GROUPS[group]}

@@ -173,9 +173,14 @@ def network_row(network: Object, full: bool) -> Row:
         "IPv4": _truth(network.get("EnableIPv4", True)),
         "IPv6": _truth(network.get("EnableIPv6")),
         "Internal": _truth(network.get("Internal")),
-        "CreatedAt": network.get("Created", ""),
+        "CreatedAt": _created(network.get("Created", "")),
     }
     return {**row, **labelled(network.get("Labels"))}
+
+
+def _created(text: str) -> str:
+    """A time of the API, which is in UTC, as Go prints it."""
+    return text.replace("T", " ").replace("Z", " +0000 UTC")
 
 
 def _truth(value: object) -> str:
@@ -184,7 +189,9 @@ def _truth(value: object) -> str:
 
 def rm_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine network rm NETWORK...`."""
-    return for_each(others, lambda name: api.call("DELETE", noun_path("networks", name)), bool(given.get("force")))
+    return for_each(
+        others, lambda name: api.call("DELETE", noun_path("networks", name)), absent_is_fine=bool(given.get("force"))
+    )
 
 
 FUNCTIONS = {

@@ -13,7 +13,7 @@ from importlib import import_module
 from engine.client.api import Api, ApiError
 from engine.client.door.destination import destination
 from engine.client.showing import colours
-from engine.client.verbtable import GLOBAL_OPTIONS, GROUPS, HELP, Verb, named
+from engine.client.verbtable import GLOBAL_OPTIONS, GROUPS, HELP, RUN_FAILED, Verb, named
 from engine.commandline import Given, Option, given_text, parse
 from engine.errors import EngineError, Invalid
 from engine.late import TYPE_CHECKING, late
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return error.status
     except EngineError as error:
-        complain(error)
+        complain(error, runs=failed == RUN_FAILED)
         return failed
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -69,15 +69,18 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _NOBODY_READS
     except OSError as error:  # the host lacks something, or refuses it: /dev/null, a process, room on a disk
-        print(f"engine: {error}", file=sys.stderr)
+        reason = (error.strerror or str(error)).lower()
+        print(f"engine: {f'{error.filename}: ' if error.filename else ''}{reason}", file=sys.stderr)
         return failed
     return status
 
 
-def complain(error: EngineError) -> None:
-    """Show an error: in docker's words where the daemon has made it."""
+def complain(error: EngineError, runs: bool = False) -> None:
+    """Show an error: in docker's words where the daemon has made it. runs: the verb is `run`, which says more"""
     refused = isinstance(error, ApiError) and error.status
     text = f"{'Error response from daemon' if refused else 'engine'}: {error}"
+    if runs:
+        text = f"{'engine: ' if refused else ''}{text}{helptexts.ADVICE_OF_RUN}"
     print(colours.painted(text, "red", colours.wanted(sys.stderr)), file=sys.stderr)
 
 

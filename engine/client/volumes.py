@@ -36,6 +36,9 @@ LISTING = Listing(
         "Labels": "LABELS",
         "Links": "LINKS",
         "Size": "SIZE",
+        "Availability": "AVAILABILITY",
+        "Group": "GROUP",
+        "Status": "STATUS",
     },
     ("Driver", "Name"),
 )
@@ -74,6 +77,7 @@ def volume_row(volume: Object) -> Row:
         "Mountpoint": volume["Mountpoint"],
         "Links": str(usage["RefCount"]) if usage else _UNKNOWN,
         "Size": size(usage["Size"]) if usage else _UNKNOWN,
+        **dict.fromkeys(("Availability", "Group", "Status"), _UNKNOWN),  # of a swarm's volumes
     }
     return {**row, **labelled(volume.get("Labels"))}
 

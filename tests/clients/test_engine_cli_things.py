@@ -223,7 +223,7 @@ def test_inspect_looks_among_all_kinds(engine, docker, fresh):
         ["inspect", "-f", "{{.Nope}}", fresh],
     ):
         assert engine(*words).returncode == docker(*words).returncode, words
-    for form in ('{{printf "%s" .Name}}', '{{template "x"}}'):
+    for form in ("{{js .Name}}", '{{template "x"}}'):
         refused = engine("inspect", "-f", form, fresh)
         assert refused.returncode == 1
         assert b"a part of Go's templates that this client does not have" in refused.stderr

@@ -7,7 +7,7 @@ before the start, so that no byte of output and no exit is missed.
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from engine.client.api import Api, ApiError, container_path
@@ -39,6 +39,7 @@ class Manner:
     tty: the container has a terminal; stdin: its input comes from here
     keys: which keys leave it; proxy: signals to this process are for the container
     condition: of the wait for its end: `removed`, `next-exit`, `not-running`
+    outputs: which of its outputs are shown here; advice: what is said behind the reason why it does not start
     """
 
     tty: bool
@@ -46,6 +47,8 @@ class Manner:
     keys: bytes
     proxy: bool = True
     condition: str = "next-exit"
+    outputs: Sequence[str] = ("stdout", "stderr")
+    advice: str = ""
 
 
 def run_attached(api: Api, container: str, manner: Manner, start: Callable[[], object] | None) -> int:
@@ -53,7 +56,7 @@ def run_attached(api: Api, container: str, manner: Manner, start: Callable[[], o
 
     start: starts it; None for one that runs. Raises ApiError.
     """
-    streams = {"stream": True, "stdin": manner.stdin, "stdout": True, "stderr": True}
+    streams = {"stream": True, "stdin": manner.stdin, **{name: name in manner.outputs for name in ("stdout", "stderr")}}
     numbers = (*(FORWARDED if manner.proxy else ()), *((signal.SIGWINCH,) if manner.tty else ()))
     with caught(numbers) as signals:
         connection, first = api.attach(container, streams)
@@ -65,7 +68,7 @@ def run_attached(api: Api, container: str, manner: Manner, start: Callable[[], o
                 try:
                     start()
                 except ApiError as error:
-                    print(f"engine: Error response from daemon: {error}", file=sys.stderr)
+                    print(f"engine: Error response from daemon: {error}{manner.advice}", file=sys.stderr)
                     return _status_of_failed_start(api, container, waiting if manner.condition == "removed" else None)
             if manner.tty:
                 resize(api, container_path(container, "resize"), again=start is None)

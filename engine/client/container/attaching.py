@@ -48,7 +48,9 @@ def attach_verb(api: Api, given: Given, others: Sequence[str]) -> int:
 def start_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine start CONTAINER...`: print the names; with -a or -i returns the container's exit code. Raises Invalid."""
     if not given.get("attach") and not given.get("interactive"):
-        return for_each(others, lambda name: api.call("POST", container_path(name, "start")))
+        return for_each(
+            others, lambda name: api.call("POST", container_path(name, "start")), "failed to start containers"
+        )
     if len(others) > 1:
         raise Invalid("you cannot start and attach multiple containers at once")
     found = api.call("GET", container_path(others[0], "json"))

@@ -11,6 +11,7 @@ from engine.client.container.portlist import shown_ports
 from engine.client.display import age, moment, short_id, shortened, size
 from engine.client.filtering import FILTER, query_of
 from engine.client.showing.listings import FORMAT, Listing, Row, labelled, show
+from engine.client.showing.rows import Named
 from engine.client.transport import Object
 from engine.client.valuechecks import number
 from engine.commandline import Given, Option, given_text, given_texts
@@ -42,6 +43,7 @@ LISTING = Listing(
         "LocalVolumes": "LOCAL VOLUMES",
         "Networks": "NETWORKS",
         "Size": "SIZE",
+        "Platform": "PLATFORM",
     },
     ("ID", "Image", "Command", "RunningFor", "Status", "Ports", "Names"),
 )
@@ -75,7 +77,7 @@ def container_row(container: Object, full: bool, now: float) -> Row:
     networks = (container.get("NetworkSettings") or {}).get("Networks") or {}
     written, whole = container.get("SizeRw", 0), container.get("SizeRootFs", 0)
     names = [name.lstrip("/") for name in container.get("Names") or ()]
-    row: dict[str, str | Callable[[str], str]] = {
+    row: dict[str, str | Named | Callable[[str], str]] = {
         "ID": container["Id"] if full else short_id(container["Id"]),
         "Image": _image(container, full),
         "Command": f'"{command if full else shortened(command, _COMMAND_WIDTH)}"',
@@ -91,6 +93,9 @@ def container_row(container: Object, full: bool, now: float) -> Row:
         "Networks": ",".join(sorted(networks)),
         "Size": f"{size(written)} (virtual {size(whole)})" if whole else size(written),
     }
+    platform = (container.get("ImageManifestDescriptor") or {}).get("platform") or {}  # older daemons tell none
+    parts = (platform.get(part, "") for part in ("os", "architecture", "variant"))
+    row["Platform"] = Named(platform, "/".join(filter(None, parts)))
     return row | labelled(container.get("Labels"))
 
 

@@ -7,7 +7,7 @@ Data and parsers of single values. `container.creating` makes the whole request;
 from collections.abc import Callable
 
 from engine.annotating import Any
-from engine.client.container import mountflags, portflags
+from engine.client.container import gpus, mountflags, portflags
 from engine.client.display import parse_size
 from engine.client.valuechecks import mapped, number, pair, size, swap
 from engine.commandline import Option
@@ -118,6 +118,48 @@ def _device(text: str) -> dict[str, str]:
     }
 
 
+def _weights(values: tuple[str, ...]) -> list[dict[str, str | int]]:
+    return [{"Path": path, "Weight": number} for path, number in map(_weight, values)]
+
+
+def _weight(text: str) -> tuple[str, int]:
+    path, _, weight = text.partition(":")
+    if not path.startswith("/dev/") or not weight.isdecimal():
+        raise Invalid(f"bad format: {text}")
+    return path, integer(weight)
+
+
+def _rates(values: tuple[str, ...]) -> list[dict[str, str | int]]:
+    return [{"Path": path, "Rate": rate} for path, rate in map(_rate, values)]
+
+
+def _rate(text: str) -> tuple[str, int]:
+    path, _, rate = text.partition(":")
+    if not path.startswith("/dev/") or not rate:
+        raise Invalid(f"bad format: {text}")
+    return path, parse_size(rate)
+
+
+def _weight_checked(text: str) -> str:
+    _weight(text)
+    return text
+
+
+def _rate_checked(text: str) -> str:
+    _rate(text)
+    return text
+
+
+def _stream(text: str) -> str:
+    if text.lower() not in STREAMS:
+        raise Invalid("valid streams are STDIN, STDOUT and STDERR")
+    return text.lower()
+
+
+STREAMS = ("stdin", "stdout", "stderr")
+"""What `--attach` takes."""
+
+
 def _text(name: str, help: str, short: str = "", value: str = "string", check: Callable[[str], str] = str) -> Option:
     return Option(name, help, short=short, value=value, check=check)
 
@@ -136,12 +178,32 @@ SETTINGS = (
         _list("add-host", "Add a custom host-to-IP mapping (host:ip)", check=_extra_host), _HOST + "ExtraHosts", list
     ),
     Setting(_list("annotation", "Add an annotation to the container"), _HOST + "Annotations", mapped),
+    Setting(
+        _text("blkio-weight", "Block IO (relative weight), between 10 and 1000, or 0 to disable", "", "int", number),
+        _HOST + "BlkioWeight",
+        integer,
+    ),
+    Setting(
+        _list("blkio-weight-device", "Block IO weight (relative device weight)", check=_weight_checked),
+        _HOST + "BlkioWeightDevice",
+        _weights,
+    ),
     Setting(_list("cap-add", "Add Linux capabilities"), _HOST + "CapAdd", list),
     Setting(_list("cap-drop", "Drop Linux capabilities"), _HOST + "CapDrop", list),
     Setting(_text("cgroup-parent", "Optional parent cgroup for the container"), _HOST + "CgroupParent"),
     Setting(_text("cgroupns", "Cgroup namespace to use (host|private)"), _HOST + "CgroupnsMode"),
     Setting(_text("cpu-period", "Limit CPU CFS period", "", "int", number), _HOST + "CpuPeriod", integer),
     Setting(_text("cpu-quota", "Limit CPU CFS quota", "", "int", number), _HOST + "CpuQuota", integer),
+    Setting(
+        _text("cpu-rt-period", "Limit CPU real-time period in microseconds", "", "int", number),
+        _HOST + "CpuRealtimePeriod",
+        integer,
+    ),
+    Setting(
+        _text("cpu-rt-runtime", "Limit CPU real-time runtime in microseconds", "", "int", number),
+        _HOST + "CpuRealtimeRuntime",
+        integer,
+    ),
     Setting(_text("cpu-shares", "CPU shares (relative weight)", "c", "int", number), _HOST + "CpuShares", integer),
     Setting(_text("cpus", "Number of CPUs", "", "decimal", cpus), _HOST + "NanoCpus", nano_cpus),
     Setting(_text("cpuset-cpus", "CPUs in which to allow execution (0-3, 0,1)"), _HOST + "CpusetCpus"),
@@ -150,16 +212,31 @@ SETTINGS = (
     Setting(
         _list("device-cgroup-rule", "Add a rule to the cgroup allowed devices list"), _HOST + "DeviceCgroupRules", list
     ),
+    *(
+        Setting(
+            _list(f"device-{way}-{unit}", f"Limit {way} rate ({words} per second) from a device", check=_rate_checked),
+            f"{_HOST}BlkioDevice{way.title()}{field}",
+            _rates,
+        )
+        for way in ("read", "write")
+        for unit, words, field in (("bps", "bytes", "Bps"), ("iops", "IO", "IOps"))
+    ),
     Setting(_list("dns", "Set custom DNS servers", check=portflags.address), _HOST + "Dns", list),
     Setting(_list("dns-option", "Set DNS options"), _HOST + "DnsOptions", list),
     Setting(_list("dns-search", "Set custom DNS search domains"), _HOST + "DnsSearch", list),
     Setting(_text("domainname", "Container NIS domain name"), "Domainname"),
+    Setting(
+        _list("gpus", "GPU devices to add to the container ('all' to pass all GPUs)", check=gpus.checked),
+        _HOST + "DeviceRequests",
+        gpus.requests,
+    ),
     Setting(_list("group-add", "Add additional groups to join"), _HOST + "GroupAdd", list),
     Setting(_text("hostname", "Container host name", "h"), "Hostname"),
     Setting(
         _flag("init", "Run an init inside the container that forwards signals and reaps processes"), _HOST + "Init"
     ),
     Setting(_text("ipc", "IPC mode to use"), _HOST + "IpcMode"),
+    Setting(_text("isolation", "Container isolation technology"), _HOST + "Isolation"),
     Setting(_list("link", "Add link to another container", check=_link), _HOST + "Links", list),
     Setting(_text("log-driver", "Logging driver for the container"), _HOST + "LogConfig.Type"),
     Setting(_list("log-opt", "Log driver options"), _HOST + "LogConfig.Config", mapped),
@@ -171,6 +248,11 @@ SETTINGS = (
         _text("memory-swap", "Memory plus swap, '-1' for no limit", "", "bytes", swap),
         _HOST + "MemorySwap",
         _swap_bytes,
+    ),
+    Setting(
+        _text("memory-swappiness", "Tune container memory swappiness (0 to 100)", "", "int", number),
+        _HOST + "MemorySwappiness",
+        integer,
     ),
     Setting(_flag("oom-kill-disable", "Disable OOM Killer"), _HOST + "OomKillDisable"),
     Setting(
@@ -237,6 +319,7 @@ SETTINGS = (
 
 # What `container.creating` and `container.run` read themselves.
 OTHERS = (
+    _list("attach", "Attach to STDIN, STDOUT or STDERR", "a", _stream),
     _text("cidfile", "Write the container ID to the file"),
     _text("entrypoint", "Overwrite the default ENTRYPOINT of the image"),
     _list("env", "Set environment variables; NAME alone takes its value from here", "e", _variable),
@@ -245,8 +328,10 @@ OTHERS = (
     _flag("interactive", "Keep STDIN open even if not attached", "i"),
     _text("ip", "IPv4 address (e.g., 172.30.100.104)"),
     _text("ip6", "IPv6 address (e.g., 2001:db8::33)"),
+    _list("link-local-ip", "Container IPv4/IPv6 link-local addresses", check=portflags.address),
     _list("label", "Set meta data on a container", "l", pair),
     _list("label-file", "Read in a line delimited file of labels"),
+    _text("mac-address", "Container MAC address (e.g., 92:d0:c6:0a:29:33)"),
     _list("mount", "Attach a filesystem mount to the container", check=mountflags.checked),
     _text("name", "Assign a name to the container"),
     _list("network", "Connect a container to a network", check=portflags.network_checked),

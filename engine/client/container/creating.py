@@ -53,7 +53,8 @@ def _created(api: Api, image: str, body: Object, given: Given, pulls: str) -> Ob
         answer: Object = api.call("POST", "/containers/create", query, body)
     except ApiError as error:
         # The body may also name a network or a volume that is missing.
-        if error.status != _NOT_FOUND or pulls != "missing" or _is_there(api, image):
+        # One for another platform than the wanted one may be there.
+        if error.status != _NOT_FOUND or pulls != "missing" or (not platform and _is_there(api, image)):
             raise
         print(f"Unable to find image '{image}' locally", file=sys.stderr)
         pull(api, image, sys.stderr, platform, quiet)
@@ -73,7 +74,8 @@ def _is_there(api: Api, image: str) -> bool:
 
 def creation(image: str, command: Sequence[str], given: Given, environ: Mapping[str, str], attached: bool) -> Object:
     """The body of POST /containers/create for these options. Raises Invalid."""
-    stdin = bool(given.get("interactive"))
+    stdin, streams = bool(given.get("interactive")), given_texts(given, "attach")
+    enters, shows = (stdin and not streams) or "stdin" in streams, not streams
     body: Object = {
         "Image": image,
         "Cmd": list(command) or None,
@@ -82,9 +84,9 @@ def creation(image: str, command: Sequence[str], given: Given, environ: Mapping[
         "Tty": False,
         "OpenStdin": stdin,
         "StdinOnce": stdin and attached,
-        "AttachStdin": stdin and attached,
-        "AttachStdout": attached,
-        "AttachStderr": attached,
+        "AttachStdin": enters and attached,
+        "AttachStdout": attached and (shows or "stdout" in streams),
+        "AttachStderr": attached and (shows or "stderr" in streams),
         "HostConfig": {"NetworkMode": "default", "AutoRemove": False},
     }
     for setting in SETTINGS:
@@ -119,14 +121,13 @@ def put(body: Object, field: str, value: Any) -> None:
 
 def _restart(text: str, removed: bool) -> Object:
     name, separator, count = text.partition(":")
-    if removed and name not in ("", "no"):
-        raise Invalid("conflicting options: cannot specify both --restart and --rm")
-    if not separator:
-        return {"Name": name, "MaximumRetryCount": 0}
     try:
-        return {"Name": name, "MaximumRetryCount": integer(count)}
+        most = integer(count) if separator else 0
     except Invalid as error:
         raise Invalid("invalid restart policy format: maximum retry count must be an integer") from error
+    if removed and name not in ("", "no"):
+        raise Invalid("conflicting options: cannot specify both --restart and --rm")
+    return {"Name": name, "MaximumRetryCount": most}
 
 
 def _security(text: str) -> str:
@@ -156,6 +157,10 @@ def _join_networks(body: Object, given: Given) -> None:
     for option, field in (("ip", "IPv4Address"), ("ip6", "IPv6Address")):
         if option in given:
             first.setdefault("IPAMConfig", {})[field] = given_text(given, option)
+    if locals_ := given_texts(given, "link-local-ip"):
+        first.setdefault("IPAMConfig", {})["LinkLocalIPs"] = list(locals_)
+    if "mac-address" in given:
+        first["MacAddress"] = given_text(given, "mac-address")
     endpoints = dict(found) if len(found) > 1 else {}
     if first:
         endpoints[name] = first
@@ -176,6 +181,9 @@ class _Note:
             raise Invalid(
                 f"container ID file found, make sure the other container isn't running or delete {path}"
             ) from error
+        except OSError as error:
+            reason = f"open {path}: {(error.strerror or str(error)).lower()}"
+            raise Invalid(f"failed to create the container ID file: {reason}") from error
         self._path = path
 
     def write(self, container: str) -> None:

@@ -27,12 +27,15 @@ RM_OPTIONS = (
 _NOT_FOUND = 404
 
 
-def for_each(names: Iterable[str], call: Callable[[str], object], absent_is_fine: bool = False) -> int:
+def for_each(
+    names: Iterable[str], call: Callable[[str], object], summary: str = "", absent_is_fine: bool = False
+) -> int:
     """Make a call for each name, and print the name, or what the daemon says against it; returns the exit status.
 
+    summary: what is said at the end of those that failed, if anything is
     absent_is_fine: a thing that does not exist is told, and is no failure
     """
-    status = 0
+    failed = []
     for name in names:
         try:
             call(name)
@@ -40,8 +43,10 @@ def for_each(names: Iterable[str], call: Callable[[str], object], absent_is_fine
         except ApiError as error:
             print(f"Error response from daemon: {error}", file=sys.stderr)
             if not absent_is_fine or error.status != _NOT_FOUND:
-                status = 1
-    return status
+                failed.append(name)
+    if failed and summary:
+        print(f"Error: {summary}: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def _ending(verb: str) -> Callable[[Api, Given, Sequence[str]], int]:
@@ -87,9 +92,15 @@ def rm_verb(api: Api, given: Given, others: Sequence[str]) -> int:
 
 
 def rename_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine rename CONTAINER NEW_NAME`. Raises ApiError."""
+    """`engine rename CONTAINER NEW_NAME`."""
     container, name = others
-    api.call("POST", container_path(container, "rename"), {"name": name})
+    try:
+        api.call("POST", container_path(container, "rename"), {"name": name})
+    except ApiError as error:
+        print(
+            f"Error response from daemon: {error}\nError: failed to rename container named {container}", file=sys.stderr
+        )
+        return 1
     return 0
 
 

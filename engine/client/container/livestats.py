@@ -165,7 +165,7 @@ def stats_row(found: Object, full: bool) -> Row:
     found: an answer of GET /containers/ID/stats, with `asked` for the name that was asked for
     """
     identity = found.get("id", "") or found["asked"]
-    memory, known = found.get("memory_stats") or {}, bool(found.get("memory_stats"))
+    memory, known = found.get("memory_stats") or {}, "memory_stats" in found
     used, limit = memory_used(memory), memory.get("limit", 0)
     networks = (found.get("networks") or {}).values()
     received, sent = (sum(each.get(name, 0) for each in networks) for name in ("rx_bytes", "tx_bytes"))

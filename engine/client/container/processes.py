@@ -3,6 +3,7 @@
 Runs in the client's one thread.
 """
 
+import sys
 from collections.abc import Sequence
 
 from engine.client.api import Api, container_path
@@ -10,14 +11,15 @@ from engine.client.container.portlist import place
 from engine.client.display import columns
 from engine.client.transport import Object
 from engine.commandline import Given
-from engine.errors import Invalid
+
+_WIDTH = 20  # of a column of docker's `top`
 
 
 def top_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine top CONTAINER [ps OPTIONS]`. Raises ApiError."""
     container, *arguments = others
     found = api.call("GET", container_path(container, "top"), {"ps_args": " ".join(arguments) or None})
-    print(columns(found["Titles"], found["Processes"]))
+    print(columns(found["Titles"], found["Processes"], _WIDTH))
     return 0
 
 
@@ -33,7 +35,8 @@ def port_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     number, _, kind = wanted[0].partition("/")
     bindings = ports.get(f"{number}/{kind or 'tcp'}")
     if not bindings:
-        raise Invalid(f"no public port '{wanted[0]}' published for {container}")
+        print(f"Error: No public port '{wanted[0]}' published for {container}", file=sys.stderr)
+        return 1
     for binding in bindings:
         print(place(binding["HostIp"], binding["HostPort"]))
     return 0

@@ -10,6 +10,7 @@ from engine.client.api import Api, ApiError, container_path
 from engine.client.container.attached import CANNOT_RUN, Manner, run_attached
 from engine.client.container.createoptions import OTHERS, RUN_OPTIONS, SETTINGS
 from engine.client.container.creating import create
+from engine.client.helptexts import ADVICE_OF_RUN as ADVICE
 from engine.client.terminal import DETACH_KEYS, detach_keys, need_terminal
 from engine.commandline import Given, given_text
 from engine.errors import EngineError, Invalid
@@ -22,6 +23,8 @@ def run_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     """`engine run IMAGE [COMMAND] [ARG...]`: returns the container's exit code. Raises Invalid, EngineError."""
     image, *command = others
     attached = not given.get("detach")
+    if "attach" in given and not attached:
+        raise Invalid("conflicting options: cannot specify both --attach and --detach")
     if attached and given.get("tty") and given.get("interactive"):
         try:
             need_terminal(0)
@@ -34,12 +37,14 @@ def run_verb(api: Api, given: Given, others: Sequence[str]) -> int:
     if attached:
         removed = body["HostConfig"]["AutoRemove"]
         proxy = given.get("sig-proxy", True) is True
-        manner = Manner(body["Tty"], body["OpenStdin"], keys, proxy, "removed" if removed else "next-exit")
+        outputs = tuple(name for name in ("stdout", "stderr") if body[f"Attach{name.title()}"])
+        condition = "removed" if removed else "next-exit"
+        manner = Manner(body["Tty"], body["AttachStdin"], keys, proxy, condition, outputs, ADVICE)
         return run_attached(api, container, manner, lambda: api.call("POST", start))
     try:
         api.call("POST", start)
     except ApiError as error:
-        print(f"engine: Error response from daemon: {error}", file=sys.stderr)
+        print(f"engine: Error response from daemon: {error}{ADVICE}", file=sys.stderr)
         return _failed(api, container)
     print(container)
     return 0

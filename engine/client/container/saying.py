@@ -11,6 +11,7 @@ from engine.client.display import parse_time
 from engine.client.frames import Demultiplexer, Plain
 from engine.client.writing import write_all
 from engine.commandline import Given, Option, given_text
+from engine.errors import Invalid
 
 OPTIONS = (
     Option("details", "Show extra details provided to logs", kind="flag", default=False),
@@ -31,7 +32,7 @@ def logs_verb(api: Api, given: Given, others: Sequence[str]) -> int:
         "stderr": True,
         "tail": given_text(given, "tail", "all"),
         **{name: bool(given.get(name)) for name in ("details", "follow", "timestamps")},
-        **{name: parse_time(given_text(given, name), now) for name in ("since", "until") if name in given},
+        **{name: _moment(name, given_text(given, name), now) for name in ("since", "until") if name in given},
     }
     tty = api.call("GET", container_path(container, "json"))["Config"]["Tty"]
     frames: Plain | Demultiplexer = Plain() if tty else Demultiplexer()
@@ -40,6 +41,13 @@ def logs_verb(api: Api, given: Given, others: Sequence[str]) -> int:
             for stream, piece in frames.feed(data):
                 write_all(2 if stream == 2 else 1, piece)
     return 0
+
+
+def _moment(name: str, text: str, now: float) -> str:
+    try:
+        return parse_time(text, now)
+    except Invalid as error:
+        raise Invalid(f'invalid value for "{name}": {error}') from error
 
 
 FUNCTIONS = {"logs": (logs_verb, OPTIONS)}

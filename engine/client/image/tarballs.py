@@ -48,6 +48,9 @@ def _into(output: str, pieces: Iterator[bytes]) -> None:
             for piece in pieces:
                 write_all(fd, piece)
         return
+    directory = os.path.dirname(output) or "."
+    if not os.path.isdir(directory):
+        raise Invalid(f"failed to save image: invalid output path: stat {directory}: no such file or directory")
     partial = f"{output}.{os.getpid()}.part"
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -8,10 +8,20 @@ import json
 from collections.abc import Callable, Sequence
 
 from engine.annotating import Any
+from engine.client.showing.rows import Fields, Named
 from engine.errors import Invalid, NotBuilt
+from engine.late import TYPE_CHECKING, late
 from engine.literals import quoted
 
-_NOT_BUILT = ("printf", "html", "js", "urlquery", "call", "slice")
+if TYPE_CHECKING:  # loaded for who asks for it
+    from engine.client.showing import goformat
+else:
+    goformat = late("engine.client.showing.goformat")
+
+_NOT_BUILT = ("js", "urlquery", "call")
+# What Go's encoder of JSON writes for the characters that HTML takes for its own, and Go's escaping of HTML.
+_IN_JSON = {ord(each): f"\\u{ord(each):04x}" for each in "<>&"}
+_IN_HTML = {38: "&amp;", 60: "&lt;", 62: "&gt;", 34: "&#34;", 39: "&#39;"}
 
 
 def known(name: str) -> None:
@@ -40,6 +50,8 @@ def shown(value: Any) -> str:
         return "<nil>"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Named):
+        return value.text
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{shown(each)}" for key, each in sorted(value.items())) + "]"
     if isinstance(value, list):
@@ -56,8 +68,13 @@ def kind(value: Any) -> str:
 
 
 def compact(value: Any) -> str:
-    """A value as JSON on one line, as Go writes it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """A value as JSON on one line, as docker writes it: of rows alone HTML's own characters are escaped."""
+    if not isinstance(value, Fields):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    # A row may have values that are no text (its platform), and functions.
+    plain = {name: each for name in sorted(value) if not callable(each := value[name])}
+    text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    return text.translate(_IN_JSON)
 
 
 def _index(value: Any, *keys: Any) -> Any:
@@ -74,6 +91,21 @@ def _index(value: Any, *keys: Any) -> Any:
         else:
             raise Invalid(f"template parsing error: error calling index: can't index item of type {kind(value)}")
     return value
+
+
+def _slice(value: Any, *places: int) -> Any:
+    first, last = places[0] if places else 0, places[1] if len(places) > 1 else len(value)
+    if not all(isinstance(place, int) for place in places) or not 0 <= first <= last <= len(value):
+        raise Invalid(f"template parsing error: error calling slice: invalid slice index {first}:{last}")
+    return value[first:last]
+
+
+def _html(*values: Any) -> str:
+    return "".join(map(shown, values)).translate(_IN_HTML)
+
+
+def _printf(form: str, *values: Any) -> str:
+    return goformat.formatted(form, values, shown, kind)
 
 
 def _join(values: Sequence[str], separator: str) -> str:
@@ -135,6 +167,9 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int | None]] = {
     "len": (len, 1, 1),
     "print": (_print, 0, None),
     "println": (_println, 0, None),
+    "printf": (_printf, 1, None),
+    "html": (_html, 1, None),
+    "slice": (_slice, 1, 3),
     "eq": (_eq, 2, None),
     "ne": (lambda one, other: one != other, 2, 2),
     "lt": (lambda one, other: one < other, 2, 2),

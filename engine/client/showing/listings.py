@@ -1,7 +1,7 @@
 """Shows rows of texts as `--format` asks: as a table, as JSON, or by a template.
 
-A row has a text for each field of its kind, by docker's names of them (`docker ps --format`). A field may also be
-a function, such as `.Label "name"` is, which no table and no JSON has.
+A row has a text for each field of its kind, by docker's names of them (`docker ps --format`). A field may also be a
+map, such as a container's platform, or a function, such as `.Label "name"` is, which no table and no JSON has.
 """
 
 import sys
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from engine.client.display import columns
 from engine.client.showing import colours
+from engine.client.showing.rows import Fields, Named
 from engine.commandline import Option
 from engine.dataclass import dataclass
 from engine.late import TYPE_CHECKING, late
@@ -25,7 +26,7 @@ SHOW_FORMAT = Option("format", "Format output: 'json', or a Go template", short=
 _TABLE = "table"
 _ESCAPES = {"\\t": "\t", "\\n": "\n"}
 
-Row = Mapping[str, str | Callable[[str], str]]
+Row = Mapping[str, str | Named | Callable[[str], str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,15 @@ def lines(listing: Listing, rows: Iterable[Row], form: str, fields: Sequence[str
     elif form.startswith(_TABLE + " "):
         template = gotemplate.Template(_unescaped(form[len(_TABLE) :].strip()))
         heads: Row = {**dict.fromkeys(("Label",), _no_argument), **listing.heads}
-        table = [template.filled(row).split("\t") for row in (heads, *rows)]
+        table = [template.filled(Fields(row)).split("\t") for row in (heads, *rows)]
         widest = max(map(len, table))
         first, *others = [[*row, *[""] * (widest - len(row))] for row in table]
         yield columns(first, others)
     elif form == "json":
-        yield from (gofunctions.compact(_plain(row)) for row in rows)
+        yield from (gofunctions.compact(Fields(row)) for row in rows)
     else:
         template = gotemplate.Template(_unescaped(form))
-        yield from (template.filled(row) for row in rows)
+        yield from (template.filled(Fields(row)) for row in rows)
 
 
 def show(listing: Listing, rows: Iterable[Row], form: str, fields: Sequence[str] = ()) -> None:
@@ -92,13 +93,8 @@ def _no_argument(name: str) -> str:
 
 
 def _text(row: Row, name: str) -> str:
-    value = row[name]
+    value = row.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _plain(row: Row) -> dict[str, str]:
-    """What JSON has of a row: its texts, in order of their names, as Go writes a map."""
-    return {name: value for name in sorted(row) if isinstance(value := row[name], str)}
 
 
 def _unescaped(form: str) -> str:

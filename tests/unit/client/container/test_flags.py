@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.client.container import envfiles, mountflags, portflags
+from engine.client.container import envfiles, gpus, mountflags, portflags
+from engine.client.container.creating import creation
 from engine.client.terminal import DETACH_KEYS, detach_keys
 from engine.errors import Invalid
 
@@ -167,3 +168,57 @@ def test_detach_keys_are_bytes(text, keys):
 def test_wrong_detach_keys_are_refused(text):
     with pytest.raises(Invalid, match="detach keys"):
         detach_keys(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("all", {"Count": -1}),
+        ("2", {"Count": 2}),
+        ("device=0", {"DeviceIDs": ["0"]}),
+        ('"device=0,1",driver=nvidia', {"DeviceIDs": ["0", "1"], "Driver": "nvidia"}),
+        ('"capabilities=compute,utility"', {"Count": 1, "Capabilities": [["compute", "utility", "gpu"]]}),
+        ("count=1,options=a=b", {"Count": 1, "Options": {"a": "b"}}),
+    ],
+)
+def test_gpus_are_asked_for_as_docker_does(text, made):
+    usual = {"Driver": "", "Count": 0, "DeviceIDs": None, "Capabilities": [["gpu"]], "Options": {}}
+    assert gpus.request(text) == usual | made
+
+
+@pytest.mark.parametrize("text", ["x", "count=y", "count=1,count=2", "color=red"])
+def test_what_are_no_gpus_is_refused(text):
+    with pytest.raises(Invalid):
+        gpus.request(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "streams"),
+    [
+        ({}, (False, True, True)),
+        ({"interactive": True}, (True, True, True)),
+        ({"attach": ("stdout",)}, (False, True, False)),
+        ({"attach": ("stdin", "stderr"), "interactive": True}, (True, False, True)),
+        ({"attach": ("stdout",), "interactive": True}, (False, True, False)),
+    ],
+)
+def test_streams_are_attached_that_are_named(options, streams):
+    body = creation("busybox", [], options, {}, attached=True)
+    assert tuple(body[f"Attach{name}"] for name in ("Stdin", "Stdout", "Stderr")) == streams
+
+
+def test_limits_of_devices_and_addresses_reach_the_request():
+    options = {
+        "blkio-weight-device": ("/dev/a:200",),
+        "device-read-bps": ("/dev/a:1m",),
+        "device-write-iops": ("/dev/a:5",),
+        "mac-address": "92:d0:c6:0a:29:33",
+        "link-local-ip": ("169.254.1.1",),
+    }
+    body = creation("busybox", [], options, {}, attached=True)
+    host = body["HostConfig"]
+    assert host["BlkioWeightDevice"] == [{"Path": "/dev/a", "Weight": 200}]
+    assert host["BlkioDeviceReadBps"] == [{"Path": "/dev/a", "Rate": 1 << 20}]
+    assert host["BlkioDeviceWriteIOps"] == [{"Path": "/dev/a", "Rate": 5}]
+    endpoint = {"MacAddress": "92:d0:c6:0a:29:33", "IPAMConfig": {"LinkLocalIPs": ["169.254.1.1"]}}
+    assert body["NetworkingConfig"]["EndpointsConfig"] == {"default": endpoint}

@@ -83,7 +83,9 @@ def test_nothing_is_pulled_where_it_must_not_be_or_where_the_image_is_there(cann
 def test_a_refused_creation_ends_with_125(canned, capsys):
     canned.answers += [answer(400, b'{"message":"bad"}')]
     assert main(["-H", f"unix://{canned.path}", "run", "busybox"]) == 125
-    assert capsys.readouterr().err == "Error response from daemon: bad\n"
+    assert capsys.readouterr().err == (
+        "engine: Error response from daemon: bad\n\nRun 'engine run --help' for more information\n"
+    )
 
 
 def test_wrong_use_ends_as_with_docker(capsys):

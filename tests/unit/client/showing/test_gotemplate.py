@@ -49,6 +49,14 @@ DATA = {
         (r'{{"a\tb"}}{{`c\d`}}', "a\tbc\\d"),
         ('{{pad .Name 1 2}}{{truncate .Name 3}}{{pad "" 1 1}}', " two words  two"),
         ("{{gt 2 1}}{{le 2 1}}{{ne 1 1}}{{or 0 5}}", "truefalsefalse5"),
+        (
+            '{{printf "%s-%d|%5s|%-5s|%05d|%.2f|%q|%v|%x|%%" .Name .A.b "a" "b" 7 1.5 "q" .Yes 255}}',
+            'two words-1|    a|b    |00007|1.50|"q"|true|ff|%',
+        ),
+        ('{{printf "%d %s" "x"}}{{printf "a" 1}}', "%!d(string=x) %!s(MISSING)a%!(EXTRA int=1)"),
+        ('{{.Name | printf "<%s>"}}', "<two words>"),
+        ("{{slice .Name 1 3}}{{slice .Name 4}}{{len (slice .A.c 1)}}", "wowords1"),
+        ('{{html "a<b>&" 1}}', "a&lt;b&gt;&amp;1"),
     ],
 )
 def test_a_template_is_filled_in(text, filled):
@@ -90,10 +98,17 @@ def test_what_is_wrong_is_said(text, words):
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ['{{printf "%s" .A}}', '{{define "x"}}', '{{template "x"}}', "{{slice .Name 1}}"])
+@pytest.mark.parametrize("text", ['{{define "x"}}', '{{template "x"}}', "{{js .Name}}"])
 def test_what_is_not_built_is_refused_by_name(text):
     with pytest.raises(NotBuilt, match="that this client does not have"):
         Template(text)
+
+
+def test_of_gos_printf_a_width_that_is_a_value_is_refused():
+    with pytest.raises(NotBuilt, match="that this client does not have"):
+        Template('{{printf "%*d" 1 2}}').filled({})
+    with pytest.raises(Invalid, match="a width of more than"):
+        Template('{{printf "%999999999d" 1}}').filled({})
 
 
 @given(st.text(alphabet='{}.|()$:=-/* "`\\aAb1\n\tifrangeend', max_size=60))

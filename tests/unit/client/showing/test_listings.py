@@ -31,6 +31,14 @@ def test_json_is_a_line_for_each_row_without_functions():
     found = [json.loads(line) for line in lines(LISTING, ROWS, "json")]
     assert found[0] == {"ID": "1", "Name": "one", "Labels": "a=1,b=2"}
     assert list(found[0]) == sorted(found[0])
+    assert list(lines(LISTING, ROWS, "{{json .}}")) == list(lines(LISTING, ROWS, "json"))
+
+
+def test_of_a_row_json_has_escapes_and_maps_and_a_field_has_none():
+    """As docker's rows, and not its documents."""
+    rows = [{"ID": "<none>", "Platform": {"os": "linux"}, "Label": lambda name: name}]
+    assert list(lines(LISTING, rows, "{{json .}}")) == [r'{"ID":"\u003cnone\u003e","Platform":{"os":"linux"}}']
+    assert list(lines(LISTING, rows, "{{json .ID}} {{.Platform.os}}")) == ['"<none>" linux']
 
 
 def test_a_template_is_a_line_for_each_row():
