@@ -47,7 +47,12 @@ UNPACKED = {
     "newuidmap": ("uidmap",),
     "pasta": ("passt",),
     "slirp4netns": ("slirp4netns",),
+    "zsh": ("zsh",),
+    "fish": ("fish",),
+    "sshd": ("openssh-server",),
 }
+# Packages that one of these cannot do without, where Debian has them.
+WITH_IT = {"zsh": ("zsh-common",), "fish": ("fish-common", "libpcre2-32-0"), "openssh-server": ("libwrap0",)}
 # What the machine's Go builds, in words.
 BUILT = {
     f"compose {compose.VERSION} and its buildx": compose.PROGRAMS,
@@ -171,7 +176,9 @@ def install_packages() -> None:
     found = {name: next((package for package in UNPACKED[name] if candidate(package)), None) for name in unpacked}
     for name in [name for name in unpacked if found[name] is None]:
         say(f"without {name}: Debian has none for this machine")
-    unpack(sorted({package for package in found.values() if package}))
+    chosen = {package for package in found.values() if package}
+    needed = {more for package in chosen for more in WITH_IT.get(package, ()) if candidate(more)}
+    unpack(sorted(chosen | needed))
     if not redis.complete(CACHE):
         say(f"unpacking {' '.join(redis.PACKAGES)}")
         redis.make(CACHE)
@@ -198,6 +205,10 @@ def unpack(packages: Sequence[str]) -> None:
         for archive in LOCAL.glob(f"{package}_*.deb"):
             run("dpkg-deb", "--extract", archive, LOCAL)
             archive.unlink()
+    for name in ("bin", "lib"):  # some packages still have files there; elsewhere these are links into /usr
+        if (LOCAL / name).is_dir():
+            (LOCAL / "usr" / name).mkdir(parents=True, exist_ok=True)
+            run("cp", "-a", f"{LOCAL / name}/.", LOCAL / "usr" / name)
 
 
 def environment() -> Path:

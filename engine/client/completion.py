@@ -38,7 +38,7 @@ _ZSH = r"""#compdef engine
 # zsh completion for engine; to be put into a directory of $fpath as _engine
 _engine() {
     local answer name
-    local -a found
+    local -a found begun
     for answer in "${(@f)$(${words[1]} __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
         case $answer in
         '') ;;
@@ -46,10 +46,12 @@ _engine() {
         :directory) _files -/ ;;
         *)
             name=${answer%%$'\t'*}
+            [[ $name == *: ]] && begun+=("${name//:/\\:}") && continue
             found+=("${name//:/\\:}${${(M)answer:#*$'\t'*}:+:${answer#*$'\t'}}")
             ;;
         esac
     done
+    (( $#begun )) && _describe engine begun -S ''
     (( $#found )) && _describe engine found
 }
 if [[ $funcstack[1] == _engine ]]; then _engine "$@"; else compdef _engine engine; fi
