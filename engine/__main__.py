@@ -94,6 +94,7 @@ def daemon(arguments: list[str] | None = None, seals: bool = True, only_stops: b
         if arrival.needed():
             arrival.enter(words)
             if seals:
+                origin.hand_on()
                 _seal()
         chosen = every.from_arguments(words)
         if only_stops:

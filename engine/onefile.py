@@ -10,12 +10,16 @@ Python the code is for, a digest of all contents, a line for each block of packe
 file is a source (`s`), the code that one version of Python makes of it (`c`), or data (`d`).
 """
 
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older one does not have
+    sys.exit("engine: it needs Python 3.11 or later, and this is %d.%d" % sys.version_info[:2])  # noqa: UP031 - any Python
+
 import _imp
 import _thread
 import lzma
 import marshal
 import os
-import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from importlib import import_module

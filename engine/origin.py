@@ -64,6 +64,15 @@ def keep_to_itself() -> None:
         os.set_inheritable(descriptor, False)
 
 
+def hand_on() -> None:
+    """Let the program that this process executes in its own place inherit what this process has inherited: its command
+    line may name a descriptor.
+    """
+    for descriptor in descriptors():
+        if sys.argv[0] == f"/proc/self/fd/{descriptor}":
+            os.set_inheritable(descriptor, True)
+
+
 def started() -> None:
     """Say that this process, which goes on for long, has loaded most of what it needs."""
     if ours is not None:

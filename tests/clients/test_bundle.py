@@ -13,11 +13,12 @@ import pytest
 import _muxer
 from tests.api import building
 from tests.api.networking import subnet
-from tests.harness import execs
+from tests.harness import execs, users
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import World
 from tests.harness.listening import until
 from tests.harness.sleeping import Listening
+from tests.harness.users import UID
 
 pytestmark = [pytest.mark.root, pytest.mark.seldom]
 MOST = 1_000_000
@@ -226,6 +227,76 @@ def test_the_demo_starts_its_daemon_from_the_file(file: Path, tmp_path: Path) ->
     done = subprocess.run([*command, "demo"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "hello from a container" in done.stdout
+
+
+def test_a_user_has_the_demo_from_the_file(world: World, file: Path) -> None:
+    """Its daemon is started by a descriptor of the file, and starts itself anew in the user's namespaces."""
+    if not users.available():
+        pytest.skip("needs newuidmap: apt-get install uidmap")
+    mine = world.user_daemon(world.user_machine())
+    own = shutil.copy2(file, mine.home / "engine.pyz")
+    os.chown(own, UID, UID)
+    command = mine.namespaces.command(mine.as_user(sys.executable, str(own), "demo"))
+    environment = {name: value for name, value in mine.environment.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hello from a container" in done.stdout
+
+
+def test_64_megabytes_are_enough(file: Path, tmp_path: Path) -> None:
+    """For a daemon, its container and a client, with all files that they read: they are in a cgroup with this limit."""
+    kinds = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))
+    found = next(((at, name) for at, name in kinds if os.path.exists(f"{at}/cgroup.procs")), None)
+    if found is None:
+        pytest.skip("needs cgroups")
+    group, limit = Path(found[0], f"engine-test-{os.getpid()}"), found[1]
+    group.mkdir()
+    try:
+        if not (group / limit).exists():
+            pytest.skip("needs the memory controller")
+        (group / limit).write_text(str(64 << 20))
+        script = 'echo $$ > "$0/cgroup.procs"; ip link set lo up; exec "$@"'
+        command = ["unshare", "--net", "--mount", "sh", "-c", script, str(group), sys.executable, str(file), "demo"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "hello from a container" in done.stdout
+    finally:
+        until(lambda: not (group / "cgroup.procs").read_text())
+        until(lambda: _removed(group))
+
+
+def _removed(group: Path) -> bool:
+    try:
+        group.rmdir()
+    except OSError:  # its last process has not been reaped, or a container's cgroup is still below it
+        return False
+    return True
+
+
+def test_other_pythons_run_the_file(file: Path, tmp_path: Path) -> None:
+    """They compile its sources, and have the C muxer only where they have cffi's library."""
+    found = others()
+    if not found:
+        pytest.skip("needs another Python from 3.11 on, on the PATH or made by pyenv")
+    for python in found:
+        alone = ["unshare", "--net", "--mount", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"]
+        done = subprocess.run([*alone, python, str(file), "demo"], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, (python, done.stdout + done.stderr)
+        assert "hello from a container" in done.stdout
+
+
+def others() -> list[str]:
+    """One program of each other version of Python that the engine takes and this machine has."""
+    made = sorted(Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob("versions/*/bin/python3"))
+    named = [shutil.which(f"python3.{minor}") for minor in range(11, 20)]
+    versions: dict[int, str] = {}
+    for program in filter(None, [*named, *map(str, made)]):
+        told = subprocess.run(
+            [program, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
+        )
+        if told.stdout.startswith("3 "):
+            versions[int(told.stdout.split()[1])] = program
+    return [program for minor, program in versions.items() if 11 <= minor != sys.version_info.minor]
 
 
 def test_a_host_without_its_muxer_has_the_python_one(world: World, tmp_path: Path) -> None:
