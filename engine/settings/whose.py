@@ -10,6 +10,7 @@ root may be there still, and is of another form.
 """
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Mapping
 
@@ -92,13 +93,30 @@ def of(uid: int, environ: Mapping[str, str], name: str = ENGINE) -> Places:
     )
 
 
-def check(uid: int, environ: Mapping[str, str]) -> None:
-    """Raise Unavailable for a user's daemon that has no place for its sockets."""
-    if uid and not environ.get("XDG_RUNTIME_DIR"):
-        raise Unavailable(
-            "XDG_RUNTIME_DIR is not set: a user's daemon has its sockets there. A login by systemd-logind sets it;"
-            " without one, set it to a directory of mode 0700 that is the user's own and is emptied at each boot"
-        )
+def check(uid: int, environ: Mapping[str, str], look: Callable[[str], os.stat_result] = os.stat) -> None:
+    """Raise Unavailable for a user's daemon that has no place for its sockets, or one in which others may put files: a
+    link there would lead the daemon elsewhere (XDG Base Directory Specification, "MUST be owned by the user").
+    """
+    if not uid:
+        return
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    if not runtime:
+        raise Unavailable(f"XDG_RUNTIME_DIR is not set: a user's daemon has its sockets there. {_WANTED}")
+    try:
+        found = look(runtime)
+    except OSError as error:
+        raise Unavailable(f"XDG_RUNTIME_DIR is {runtime}: {error.strerror}. {_WANTED}") from error
+    if found.st_uid != uid:
+        raise Unavailable(f"XDG_RUNTIME_DIR is {runtime}, which belongs to the user {found.st_uid}. {_WANTED}")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        raise Unavailable(f"XDG_RUNTIME_DIR is {runtime}, to which others may write (mode {mode}). {_WANTED}")
+
+
+_WANTED = (
+    "A login by systemd-logind sets it; without one, set it to a directory of mode 0700 that is the user's own and is"
+    " emptied at each boot"
+)
 
 
 def default_host(uid: int, environ: Mapping[str, str], name: str = ENGINE) -> str:

@@ -4,6 +4,7 @@ import io
 import os
 import re
 import socket
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,24 @@ def test_files_of_others_stay_shut_whatever_the_rights(mine: UserDaemon) -> None
     assert b"denied" in refused(mine, "cat /host/secret", Binds=[here])
     assert b"not permitted" in refused(mine, "chown 0 /host/secret", Binds=[here])
     assert b"not permitted" in refused(mine, "chmod 666 /host/secret", Binds=[here])
+
+
+def test_a_runtime_directory_of_everybodys_is_refused(world: World) -> None:
+    """Another user could have put a link there, which led the daemon into any directory of its own user's."""
+    daemon = world.user_daemon(world.user_machine())
+    precious, shared = daemon.home / "precious", daemon.root / "shared"
+    for directory, mode in ((precious, 0o755), (shared, 0o1777)):
+        directory.mkdir()
+        directory.chmod(mode)
+    os.chown(precious, UID, UID)
+    os.chown(shared, UID, UID)
+    (shared / "engine").symlink_to(precious)
+    os.chown(shared / "engine", UID + 1, UID + 1, follow_symlinks=False)
+    environment = daemon.environment | {"XDG_RUNTIME_DIR": str(shared)}
+    command = daemon.namespaces.command(daemon.arguments())
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "to which others may write (mode 1777)" in done.stderr, done
+    assert list(precious.iterdir()) == []
 
 
 def test_a_container_learns_nothing_of_the_daemons_environment(mine: UserDaemon) -> None:

@@ -1,5 +1,8 @@
 """Where each user's daemon has its socket, its roots and its configuration file."""
 
+import os
+import stat
+
 import pytest
 
 from engine.errors import Unavailable
@@ -8,9 +11,28 @@ from engine.settings import whose
 
 def test_a_user_without_a_runtime_directory_is_told_what_to_set():
     whose.check(0, {})
-    whose.check(7, {"XDG_RUNTIME_DIR": "/x"})
     with pytest.raises(Unavailable, match=r"XDG_RUNTIME_DIR is not set.*systemd-logind"):
         whose.check(7, {"HOME": "/h"})
+
+
+def test_a_runtime_directory_must_be_the_users_alone(tmp_path):
+    """In /tmp another user could have made the exec root before, or a link in its place."""
+    uid, own = os.getuid() + 7, {"XDG_RUNTIME_DIR": str(tmp_path)}
+
+    def seen(path, mode=0o700, owner=uid):
+        return os.stat_result((stat.S_IFDIR | mode, 1, 1, 1, owner, 1, 0, 0, 0, 0))
+
+    whose.check(uid, own, seen)
+    whose.check(uid, own, lambda path: seen(path, 0o755))
+    for look, words in (
+        (lambda path: seen(path, owner=5), "belongs to the user 5"),
+        (lambda path: seen(path, 0o1777), r"others may write \(mode 1777\)"),
+        (lambda path: seen(path, 0o770), r"others may write \(mode 0770\)"),
+    ):
+        with pytest.raises(Unavailable, match=words):
+            whose.check(uid, own, look)
+    with pytest.raises(Unavailable, match="No such file or directory"):
+        whose.check(uid, {"XDG_RUNTIME_DIR": str(tmp_path / "none")})
 
 
 def test_the_paths_of_a_user_follow_the_base_directories():
