@@ -15,6 +15,7 @@ import pytest
 
 from tests.api.test_crash import monitor_of
 from tests.harness import rootfs
+from tests.harness.amounts import amount
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World
 from tests.harness.http import Connection
@@ -179,7 +180,7 @@ def test_whoever_connects_while_it_ends_is_answered(engine: Activated) -> None:
         except (OSError, EOFError) as error:
             failures.append(f"{type(error).__name__}: {error}")
 
-    for _ in range(2):
+    for _ in range(amount(20, 2)):
         engine.daemon.request("GET", "/_ping")
         ends = time.monotonic() + 1.0
         # Most of them come in the tenth of a second in which the daemon ends.

@@ -53,6 +53,7 @@ BOOTS = (
     Boot("no memory controller", (every("check_limits"),), kernel=("cgroup_disable=memory",)),
     Boot("hybrid", (every("check_limits"),), kernel=(VERSION_1,)),
     Boot("clients", (every("check_clients"),), memory=2048, clients=True),
+    Boot("install", (every("check_install"),), memory=2048),
     Boot("asleep", (tuple(AWAKE), (ASLEEP_AFTER,))),
     Boot("user", (every("check_user"),), memory=2048),
     Boot("no modprobe", (every("check_modules"),)),
