@@ -125,7 +125,7 @@ class Members:
         told = _Telling(self._progress, digest, name, entry.size)
         with self._content.incoming() as blob:
             if self._is_layer(first) and not self._is_unpacked(digest):
-                unpacking = _Unpacking(self._session)
+                unpacking = _Unpacking(self._session, lambda: blob.digest)
             try:
                 while first:
                     blob.write(first)
@@ -229,10 +229,12 @@ class _Unpacking:
     """A layer that a thread unpacks into the session while the caller writes the layer's bytes to it.
 
     The caller must end it by `finish` or `abort`.
+    hashed: the digest of all that was written, once `finish` was called
     """
 
-    def __init__(self, session: Session):
+    def __init__(self, session: Session, hashed: Callable[[], str]):
         self._session = session
+        self._hashed = hashed
         self._feed = _Feed()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="unpack", daemon=True)
@@ -240,7 +242,7 @@ class _Unpacking:
 
     def _run(self) -> None:
         try:
-            self._session.unpack(self._feed)
+            self._session.unpack(self._feed, hashed=self._hashed)
         except (Invalid, Unavailable):
             pass  # no layer, or a damaged one: only an image that needs it fails, when it asks for it
         except BaseException as error:  # raised again in the thread that writes or waits

@@ -75,7 +75,6 @@ class Hashing(io.RawIOBase):
         self._hash.update(memoryview(buffer)[:count])
         return count
 
-    @property
     def digest(self) -> str:
         """The digest `sha256:...` of what was read so far."""
         return f"sha256:{self._hash.hexdigest()}"
@@ -128,21 +127,31 @@ class LayerStore:
             self._busy.pop(diff_id).set()
 
     def unpack(
-        self, source: Source, diff_id: str, abandon: Callable[[], None] | None = None
+        self,
+        source: Source,
+        diff_id: str,
+        abandon: Callable[[], None] | None = None,
+        hashed: Callable[[], str] | None = None,
     ) -> tuple[Layer, tuple[str, ...]]:
         """Unpack a tar, compressed or not; returns the layer, pinned, and its directories that had no header.
 
         diff_id: what the digest of the uncompressed tar must be; empty takes any
         abandon: given for a source that a read-ahead thread may read; see `Ahead`
+        hashed: given for a source that somebody hashes already; the digest of all of it, once its end was read
         Raises Invalid, SystemFailure.
         """
         with self._numbered() as number:
-            plain = Hashing(compression.Unpacked(source))
+            tar = compression.Unpacked(source)
+            plain: io.RawIOBase = tar
+            if hashed is None or tar.form:  # the digest of a layer is that of its uncompressed tar
+                plain = hashing = Hashing(tar)
+                hashed = hashing.digest
             with contextlib.nullcontext(plain) if abandon is None else ahead.Ahead(plain, abandon) as stream:
                 size, implied = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
-            if diff_id and plain.digest != diff_id:
-                raise Invalid(f'wrong diff id calculated on extraction "{plain.digest}"')
-        layer = self._name(Layer(number, plain.digest, size))
+            found = hashed()
+            if diff_id and found != diff_id:
+                raise Invalid(f'wrong diff id calculated on extraction "{found}"')
+        layer = self._name(Layer(number, found, size))
         # A layer that existed already keeps its directories as its first image has them: other images use them too.
         return layer, implied if layer.number == number else ()
 
@@ -279,9 +288,15 @@ class Session:
         self._hold(found)
         return found
 
-    def unpack(self, source: Source, diff_id: str = "", abandon: Callable[[], None] | None = None) -> Layer:
+    def unpack(
+        self,
+        source: Source,
+        diff_id: str = "",
+        abandon: Callable[[], None] | None = None,
+        hashed: Callable[[], str] | None = None,
+    ) -> Layer:
         """The layer unpacked from its tar, pinned by the session. Parameters and errors: see `LayerStore.unpack`."""
-        layer, implied = self._store.unpack(source, diff_id, abandon)
+        layer, implied = self._store.unpack(source, diff_id, abandon, hashed)
         self._hold(layer)
         if implied:
             with self._lock:

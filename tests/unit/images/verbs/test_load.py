@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.images import platform
+from engine.daemon.images.layers import store as layerstore
 from engine.daemon.images.verbs import load as loading
 from engine.daemon.tar import compression
 from engine.errors import EngineError, Invalid
@@ -231,6 +232,22 @@ def test_layers_are_unpacked_as_they_come_and_once(store, image, monkeypatch):
     monkeypatch.setattr(store.content, "open", lambda digest: opened.append(digest) or whole(digest))
     load(store, layout(image, NAMED))
     assert not {made.digest(layer) for layer in image.packed} & set(opened)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_hashed_as_a_blob_is_not_hashed_again_as_a_layer(store, monkeypatch, packed):
+    image = MadeImage(archive(directory("a"), member("a/b", b"x" * 300_000)))
+    amounts = []
+
+    class Counting(layerstore.Hashing):
+        def readinto(self, buffer):
+            amounts.append(super().readinto(buffer))
+            return amounts[-1]
+
+    monkeypatch.setattr(layerstore, "Hashing", Counting)
+    ((loaded,), _) = load(store, layout(image, NAMED) if packed else made.docker_archive(image, ["a:b"]))
+    assert loaded.diff_ids == [made.digest(image.layers[0])]
+    assert sum(amounts) == (len(image.layers[0]) if packed else 0)
 
 
 def test_what_is_here_is_passed_over_in_the_archive(store, image, monkeypatch):
