@@ -1,7 +1,9 @@
 """Benchmarks of an engine that sleeps: how long the first answer takes, and what the sleeper costs meanwhile."""
 
 import dataclasses
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from bench.peers import Daemon, Launch, NewDaemon
 from bench.results import Record
 
 ROUNDS = 7
+COLD_ROUNDS = 3
 MANY = 100
 SECONDS = 60.0
 WATCHED_SECONDS = 10.0
@@ -27,7 +30,7 @@ def _listening(directory: Path, socket: Path) -> Launch:
 SLEEPING = dataclasses.replace(peers.BY_NAME[OURS], launch=_listening)
 
 
-@pytest.mark.case("wakeup", "wakeup_list", "wakeup_many", "asleep_memory", "asleep_writes")
+@pytest.mark.case("wakeup", "wakeup_list", "wakeup_many", "wakeup_cold", "asleep_memory", "asleep_writes")
 def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Record) -> None:
     daemon = new_daemon(SLEEPING)
     try:
@@ -38,6 +41,7 @@ def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Re
             for _ in range(MANY):
                 client.create(connection, image.NAME, ["sleep", "600"])
         record("wakeup_many", OURS, [asked(daemon, "/_ping") for _ in range(ROUNDS)])
+        record("wakeup_cold", OURS, [asked(daemon, "/_ping", forget_files) for _ in range(COLD_ROUNDS)])
         await_sleep(daemon)
         pids = daemon.isolated.members()
         record("asleep_memory", OURS, [memory.pss(pids) / MEGABYTE], processes=len(pids))
@@ -49,9 +53,16 @@ def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Re
         daemon.close()
 
 
-def asked(daemon: Daemon, path: str) -> float:
-    """The milliseconds from the connection to a sleeping engine to its whole answer."""
+def forget_files() -> None:
+    """Have the kernel drop what it keeps of files, as after a boot (Documentation/admin-guide/sysctl/vm.rst)."""
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def asked(daemon: Daemon, path: str, before: Callable[[], None] = lambda: None) -> float:
+    """The milliseconds from the connection to a sleeping engine to its whole answer. before: done while it sleeps"""
     await_sleep(daemon)
+    before()
     started = time.perf_counter()
     with daemon.connect() as connection:
         connection.call("GET", path)
