@@ -1,4 +1,4 @@
-"""Checks values of options that several verbs take: whole numbers, sizes, labels.
+"""Checks values of options that several verbs take: whole numbers, sizes, labels, limits.
 
 Pure. A check gives the text back as it is, or raises Invalid in docker's words.
 """
@@ -35,3 +35,26 @@ def pair(text: str) -> str:
 def mapped(values: tuple[str, ...]) -> dict[str, str]:
     """`name=value` texts as a map; a bare name has an empty value."""
     return {name: value for name, _, value in (text.partition("=") for text in values)}
+
+
+def ulimit(text: str) -> str:
+    """Checks `name=soft[:hard]`. Raises Invalid."""
+    _ulimit(text)
+    return text
+
+
+def _ulimit(text: str) -> dict[str, str | int]:
+    name, separator, numbers = text.partition("=")
+    if not separator or numbers.count(":") > 1:
+        raise Invalid(f"invalid ulimit argument: {text}")
+    soft, _, hard = numbers.partition(":")
+    low = integer(soft, reader="strconv.ParseInt")
+    high = integer(hard, reader="strconv.ParseInt") if hard else low
+    if low > high and high != -1:
+        raise Invalid(f"ulimit soft limit must be less than or equal to hard limit: {low} > {high}")
+    return {"Name": name, "Soft": low, "Hard": high}
+
+
+def ulimits(values: tuple[str, ...]) -> list[dict[str, str | int]]:
+    """Those that `ulimit` has checked, as the API takes them."""
+    return list(map(_ulimit, values))

@@ -72,7 +72,7 @@ VERBS = (
     ),
     Verb(
         "build",
-        "PATH | -",
+        "PATH | URL | -",
         "Build an image from a Dockerfile",
         "image.buildverb",
         _ONE,

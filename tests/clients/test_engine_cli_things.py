@@ -80,8 +80,18 @@ def test_a_context_or_a_dockerfile_comes_by_the_input(engine, fresh, place):
     outside = place.parent / "outside"
     outside.write_bytes(text)
     assert "of the input" in said(engine("build", "-f", str(outside), str(place)))
-    for words in (["/nope"], ["-f", "/nope", str(place)], ["https://example.org/x.git"], ["-f", "-", "-"]):
+    for words in (["/nope"], ["-f", "/nope", str(place)], ["-f", "-", "-"]):
         assert engine("build", *words).returncode == 1
+
+
+def test_a_context_comes_from_elsewhere(engine, served):
+    """The daemon fetches it: here a Dockerfile, with what limits its steps."""
+    text = b"FROM busybox\nRUN echo limit $(ulimit -n)\n"
+    url = served({"/Dockerfile": (200, {"Content-Type": "text/plain"}, text)})
+    built = said(engine("build", "--no-cache", "--ulimit", "nofile=77:88", "--cpuset-mems", "0", f"{url}/Dockerfile"))
+    assert "limit 77" in built and "Successfully built" in built
+    failed = engine("build", f"{url}/nope")
+    assert failed.returncode == 1 and b"Error response from daemon" in failed.stderr
 
 
 def test_an_image_is_tagged_saved_removed_and_loaded(engine, fresh, tmp_path):

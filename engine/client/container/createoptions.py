@@ -9,7 +9,7 @@ from collections.abc import Callable
 from engine.annotating import Any
 from engine.client.container import gpus, mountflags, portflags
 from engine.client.display import parse_size
-from engine.client.valuechecks import mapped, number, pair, size, swap
+from engine.client.valuechecks import mapped, number, pair, size, swap, ulimit, ulimits
 from engine.commandline import Option
 from engine.dataclass import dataclass
 from engine.errors import Invalid
@@ -77,28 +77,6 @@ def _link(text: str) -> str:
 
 def _tmpfs(values: tuple[str, ...]) -> dict[str, str]:
     return {path: options for path, _, options in (text.partition(":") for text in values)}
-
-
-def ulimit(text: str) -> str:
-    """Checks `name=soft[:hard]`. Raises Invalid."""
-    _ulimit(text)
-    return text
-
-
-def _ulimit(text: str) -> dict[str, str | int]:
-    name, separator, numbers = text.partition("=")
-    if not separator or numbers.count(":") > 1:
-        raise Invalid(f"invalid ulimit argument: {text}")
-    soft, _, hard = numbers.partition(":")
-    low = integer(soft, reader="strconv.ParseInt")
-    high = integer(hard, reader="strconv.ParseInt") if hard else low
-    if low > high and high != -1:
-        raise Invalid(f"ulimit soft limit must be less than or equal to hard limit: {low} > {high}")
-    return {"Name": name, "Soft": low, "Hard": high}
-
-
-def _ulimits(values: tuple[str, ...]) -> list[dict[str, str | int]]:
-    return list(map(_ulimit, values))
 
 
 def _devices(values: tuple[str, ...]) -> list[dict[str, str]]:
@@ -280,7 +258,7 @@ SETTINGS = (
     Setting(_list("sysctl", "Sysctl options", check=pair), _HOST + "Sysctls", mapped),
     Setting(_list("tmpfs", "Mount a tmpfs directory"), _HOST + "Tmpfs", _tmpfs),
     Setting(_flag("tty", "Allocate a pseudo-TTY", "t"), "Tty"),
-    Setting(_list("ulimit", "Ulimit options", check=ulimit), _HOST + "Ulimits", _ulimits),
+    Setting(_list("ulimit", "Ulimit options", check=ulimit), _HOST + "Ulimits", ulimits),
     Setting(_text("user", "Username or UID (format: <name|uid>[:<group|gid>])", "u"), "User"),
     Setting(_text("userns", "User namespace to use"), _HOST + "UsernsMode"),
     Setting(_text("uts", "UTS namespace to use"), _HOST + "UTSMode"),

@@ -18,9 +18,9 @@ from engine.client.showing.gofunctions import compact
 from engine.client.tarstream import one_file, pieces, walked
 from engine.client.terminal import size as terminal_size
 from engine.client.transport import Object
-from engine.client.valuechecks import mapped, number, pair, size, swap
+from engine.client.valuechecks import mapped, number, pair, size, swap, ulimit, ulimits
 from engine.commandline import Given, Option, given_text, given_texts
-from engine.errors import Invalid, NotBuilt, NotFound
+from engine.errors import Invalid, NotFound
 from engine.literals import integer
 
 OPTIONS = (
@@ -32,6 +32,7 @@ OPTIONS = (
     Option("cpu-quota", "Limit the CPU CFS quota", value="int", check=number),
     Option("cpu-shares", "CPU shares (relative weight)", short="c", value="int", check=number),
     Option("cpuset-cpus", "CPUs in which to allow execution (0-3, 0,1)"),
+    Option("cpuset-mems", "MEMs in which to allow execution (0-3, 0,1)"),
     Option("file", 'Name of the Dockerfile (Default is "PATH/Dockerfile")', short="f"),
     Option("force-rm", "Always remove intermediate containers", kind="flag", default=False),
     Option("iidfile", "Write the image ID to the file"),
@@ -48,9 +49,12 @@ OPTIONS = (
     Option(
         "tag", 'Name and optionally a tag in the "name:tag" format', short="t", kind="list", default=(), value="list"
     ),
+    Option("ulimit", "Ulimit options", kind="list", default=(), value="ulimit", check=ulimit),
     Option("target", "Set the target build stage to build."),
 )
 _DOCKERFILE, _IGNORE = "Dockerfile", ".dockerignore"
+# The daemon fetches such a context: a repository, an archive or a Dockerfile.
+_ELSEWHERE = ("http://", "https://", "git://", "ssh://", "git@", "github.com/")
 _PIECE = 256 * 1024
 _LARGEST_DOCKERFILE = 16 * 1024 * 1024
 _PICTURE = 256 * 1024  # so many bytes between two pictures of how much was sent
@@ -61,14 +65,19 @@ Context = tuple[str, Iterable[bytes]]
 
 
 def build_verb(api: Api, given: Given, others: Sequence[str]) -> int:
-    """`engine build PATH | -`: returns 0, or the code of the command that has failed. Raises Invalid, ApiError."""
+    """`engine build PATH | URL | -`: returns 0, or the code of the command that failed. Raises Invalid, ApiError."""
     quiet = bool(given.get("quiet"))
-    dockerfile, data = context(others[0], given_text(given, "file"))
-    body = data if quiet else _counted(data)
-    headers = {"Content-Type": "application/x-tar", **credentials.all_header(os.environ)}
+    path, named = others[0], given_text(given, "file")
+    headers, body = credentials.all_header(os.environ), None
+    if path.startswith(_ELSEWHERE):
+        query = query_of(given, named) | {"remote": path}
+    else:
+        dockerfile, data = context(path, named)
+        headers, body = {"Content-Type": "application/x-tar", **headers}, data if quiet else _counted(data)
+        query = query_of(given, dockerfile)
     said: list[str] = []
     built: list[str] = []
-    documents = _noted(api.progress("/build", query_of(given, dockerfile), body, headers), built)
+    documents = _noted(api.progress("/build", query, body, headers), built)
     width = terminal_size(1) if sys.stdout.isatty() else None
     try:
         if quiet:
@@ -109,6 +118,7 @@ def query_of(given: Given, dockerfile: str) -> Object:
         "labels": compact(mapped(given_texts(given, "label"))) if "label" in given else None,
         "cachefrom": compact(list(given_texts(given, "cache-from"))) if "cache-from" in given else None,
         "extrahosts": given_texts(given, "add-host"),
+        "ulimits": compact(ulimits(given_texts(given, "ulimit"))) if "ulimit" in given else None,
     }
     for name, (parameter, form) in _PARAMETERS.items():
         if name in given:
@@ -125,8 +135,6 @@ def context(path: str, dockerfile: str) -> Context:
         if dockerfile == "-":
             raise Invalid("invalid argument: can't use stdin for both build context and dockerfile")
         return _of_input(dockerfile)
-    if "://" in path or path.startswith("git@"):
-        raise NotBuilt("a build context from elsewhere is a part of docker build that this client does not have")
     if not os.path.isdir(path):
         raise NotFound(f"unable to prepare context: path {path!r} not found")
     if dockerfile == "-":
@@ -224,6 +232,7 @@ _PARAMETERS: dict[str, tuple[str, Callable[[str], str | int]]] = {
     "cpu-quota": ("cpuquota", integer),
     "cpu-shares": ("cpushares", integer),
     "cpuset-cpus": ("cpusetcpus", str),
+    "cpuset-mems": ("cpusetmems", str),
     "memory": ("memory", parse_size),
     "memory-swap": ("memswap", _swap_bytes),
     "network": ("networkmode", str),
