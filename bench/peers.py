@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import image
@@ -57,6 +57,11 @@ def _engine(directory: Path, socket: Path) -> Launch:
     return Launch([*argv, "--insecure-registry", REGISTRY])
 
 
+def _without_c(directory: Path, socket: Path) -> Launch:
+    launch = _engine(directory, socket)
+    return replace(launch, argv=[*launch.argv, "--muxer", "python"])
+
+
 def _dockerd(directory: Path, socket: Path) -> Launch:
     places = {"--data-root": "data", "--exec-root": "exec", "--pidfile": "pid"}
     options = [word for option, name in places.items() for word in (option, str(directory / name))]
@@ -94,8 +99,12 @@ def _podman(directory: Path, socket: Path) -> Launch:
     )
 
 
+_WHOLE_LOG: dict[str, object] = {"LogConfig": {"Type": "local", "Config": {"max-size": "4g"}}}
+PURE = Peer("engine", (), _without_c, _WHOLE_LOG)
+"""This engine without its C part; it is no column of its own."""
+
 PEERS = (
-    Peer("engine", (), _engine, {"LogConfig": {"Type": "local", "Config": {"max-size": "4g"}}}),
+    Peer("engine", (), _engine, _WHOLE_LOG),
     Peer("dockerd", ("dockerd", "containerd", "iptables"), _dockerd),
     Peer("podman", ("podman", "crun", "conmon"), _podman),
 )

@@ -1,29 +1,20 @@
 """Benchmarks of this engine as a clone has it that nothing was built in: without the C part."""
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bench import client, image, memory, peers, stream
+from bench import client, image, memory, stream
 from bench.cases import OURS
 from bench.flow import WARMUP, Flow
-from bench.peers import Daemon, Launch, NewDaemon
+from bench.peers import PURE, Daemon, NewDaemon
 from bench.results import Record
 
 FLOWS = 30
 MANY = 10
 SETTLE_SECONDS = 1.0
-
-
-def _without_c(directory: Path, socket: Path) -> Launch:
-    launch = peers.BY_NAME[OURS].launch(directory, socket)
-    return dataclasses.replace(launch, argv=[*launch.argv, "--muxer", "python"])
-
-
-PURE = dataclasses.replace(peers.BY_NAME[OURS], launch=_without_c)
 
 
 @pytest.fixture

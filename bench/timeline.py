@@ -6,6 +6,7 @@ needs root and perf, and whatever the bench needs.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 from bench import image, lanes, peers, switches
 from bench.flow import STEPS, Flow
 from bench.lanes import Lane
-from bench.peers import Daemon
+from bench.peers import Daemon, Peer
 
 HERE = Path(__file__).parent
 WARMUP = 10
@@ -33,13 +34,14 @@ def main(arguments: list[str]) -> int:
     """Record, choose, draw and print. Returns the exit status."""
     options = argparse.ArgumentParser(prog="python3 -m bench.timeline", description=__doc__.split("\n")[0])
     options.add_argument("--network", default="none", choices=("none", "host", "bridge"), help="of the container")
+    options.add_argument("--pure", action="store_true", help="an engine without its C part")
     options.add_argument("--output", type=Path, default=HERE / "results" / "flow.svg", help="the file written")
     chosen = options.parse_args(arguments)
     if os.geteuid() != 0 or shutil.which("perf") is None:
         options.error("root and perf are needed")
     workshop = Path(tempfile.mkdtemp(prefix="bench-", dir="/var/tmp"))
     try:
-        picture, table = draw(workshop, chosen.network)
+        picture, table = draw(workshop, chosen.network, peers.PURE if chosen.pure else peers.BY_NAME["engine"])
     finally:
         shutil.rmtree(workshop)
     chosen.output.write_text(picture)
@@ -47,9 +49,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def draw(workshop: Path, network: str) -> tuple[str, str]:
+def draw(workshop: Path, network: str, peer: Peer) -> tuple[str, str]:
     """The picture of the flow in the middle, and its lines as text."""
-    daemon = Daemon(peers.BY_NAME["engine"], workshop / "engine")
+    daemon = Daemon(peer, workshop / "engine")
     try:
         daemon.give_image(image.make(workshop))
         marks: list[Marks] = []
@@ -82,7 +84,11 @@ def _timed(flow: Flow) -> Marks:
 
 def _threads(daemon: Daemon) -> set[int]:
     """All tasks of the engine."""
-    return {int(each.name) for pid in daemon.isolated.members() for each in Path(f"/proc/{pid}/task").iterdir()}
+    found: set[int] = set()
+    for pid in daemon.isolated.members():
+        with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+            found.update(int(each.name) for each in Path(f"/proc/{pid}/task").iterdir())
+    return found
 
 
 def of(recorded: switches.Recorded, ours: set[int], marks: Sequence[tuple[str, float]]) -> list[Lane]:
