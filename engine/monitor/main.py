@@ -28,6 +28,30 @@ _NO_ROOM = "failed to create task for container: the exec root cannot be used: "
 def main(data: bytes, descriptors: list[int], made_of: Parts) -> int:
     """Be the whole monitor of what this request (`Start`, `Exec`) asks for; returns the process's exit status."""
     settle()
+    return _be_whole(data, descriptors, made_of)
+
+
+def be_spare(wants: Channel, made_of: Parts, stage: str) -> int:
+    """Be the whole monitor of a container whose request comes later, on this channel; returns the exit status.
+
+    stage: an empty directory in which its init prepares. The channel is closed when the container has been started.
+    """
+    settle()
+    title.become("spare")
+    spare = launch.prepare(stage)
+    request = wants.receive_packed()
+    if request is None:
+        return 0
+    return _be_whole(*request, made_of, spare, wants.close)
+
+
+def _be_whole(
+    data: bytes,
+    descriptors: list[int],
+    made_of: Parts,
+    spare: launch.Spare | None = None,
+    after_launch: Callable[[], None] = lambda: None,
+) -> int:
     request = _understood(data, descriptors)
     if request is None:
         return 1
@@ -38,7 +62,7 @@ def main(data: bytes, descriptors: list[int], made_of: Parts) -> int:
         return _told(descriptors[0], lambda: _enter_and_see_through(asked, descriptors, made_of))
     title.become("monitor", os.path.basename(asked.exec_dir)[:12])
     link, *clients = descriptors
-    return _guarded(asked.exec_dir, lambda: _do_both(asked, link, clients, made_of))
+    return _guarded(asked.exec_dir, lambda: _do_both(asked, link, clients, made_of, spare, after_launch))
 
 
 def be(part: str, processes: Processes, stage: str) -> int:
@@ -138,7 +162,14 @@ def _settle_in(exec_dir: str, link: Channel) -> socket.socket | None:
         return None
 
 
-def _do_both(start: Start, link: int, clients: list[int], made_of: Parts) -> None:
+def _do_both(
+    start: Start,
+    link: int,
+    clients: list[int],
+    made_of: Parts,
+    spare: launch.Spare | None,
+    after_launch: Callable[[], None],
+) -> None:
     channel_to_daemon = Channel.adopt(link)
     listener = _settle_in(start.exec_dir, channel_to_daemon)
     if listener is None:
@@ -147,7 +178,8 @@ def _do_both(start: Start, link: int, clients: list[int], made_of: Parts) -> Non
         logged = forwarder.begin(start, clients, channel_to_daemon)
         if logged is None:
             return
-        launched = launch.launch(start, channel_to_daemon)
+        launched = launch.launch(start, channel_to_daemon, spare)
+        after_launch()
         if launched is not None:
             start, clients = logged
             life.begin(start, launched, channel_to_daemon, listener, clients, made_of)

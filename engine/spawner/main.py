@@ -4,8 +4,9 @@ One process with one thread, started by `boot` before the daemon has threads, be
 Everything that a monitor and an init need is imported here already and hidden from the garbage collector (gc.freeze),
 so that the pages stay shared with all children. Modules that only few children need are kept as well (`modules`),
 because by then the files on disk may be of another version. With the C muxer the spawner waits and forks in C
-(`monitor.nativeprocess`), and keeps one prepared spare. It never decodes a request and never imports the daemon. It
-ends when the daemon's end of the socket is closed: monitors and containers need neither the daemon nor the spawner.
+(`monitor.nativeprocess`), else in `forking`; either keeps one prepared spare. It never decodes a request and never
+imports the daemon. It ends when the daemon's end of the socket is closed: monitors and containers need neither the
+daemon nor the spawner.
 """
 
 import gc
@@ -13,13 +14,12 @@ import os
 import signal
 
 from engine import origin
-from engine.errors import Invalid
 from engine.kernel import title
 from engine.late import TYPE_CHECKING, late
 from engine.monitor import main as monitor
 from engine.monitor.parts import parts
 from engine.muxer import select
-from engine.spawner import modules, version
+from engine.spawner import forking, modules, version
 from engine.wire.channel import BE_PROXY, BE_RESOLVER, Channel
 from engine.wire.schema import Spawns
 
@@ -54,26 +54,7 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
         if part == "resolves":
             return _be_resolver(*processes.request)
         return 0 if part == "ended" else monitor.be(part, processes, stage)
-    while True:
-        try:
-            request = requests.receive_packed()
-        except Invalid:
-            continue  # the daemon sees the end of the request's link
-        if request is None:
-            return 0
-        data, descriptors = request
-        if os.fork() == 0:
-            requests.close()
-            if data.startswith(BE_RESOLVER):
-                monitor.settle()
-                return _be_resolver(data, descriptors)
-            if data.startswith(BE_PROXY):
-                monitor.settle()
-                gc.enable()
-                return proxy.main(data, descriptors)
-            return monitor.main(data, descriptors, made_of)
-        for descriptor in descriptors:
-            os.close(descriptor)
+    return forking.serve(requests, made_of, stage, {BE_RESOLVER: _settle_as_resolver, BE_PROXY: _settle_as_proxy})
 
 
 def _greet(requests: Channel) -> None:
@@ -86,6 +67,17 @@ def _greet(requests: Channel) -> None:
         requests.send(Spawns(version.fingerprint()))
     except BrokenPipeError:
         pass  # the daemon has gone; the loop sees that next
+
+
+def _settle_as_resolver(data: bytes, descriptors: list[int]) -> int:
+    monitor.settle()
+    return _be_resolver(data, descriptors)
+
+
+def _settle_as_proxy(data: bytes, descriptors: list[int]) -> int:
+    monitor.settle()
+    gc.enable()
+    return proxy.main(data, descriptors)
 
 
 def _be_resolver(data: bytes, descriptors: list[int]) -> int:

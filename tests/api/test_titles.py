@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import _muxer
 from tests.api import networking
 from tests.harness import execs
 from tests.harness.daemon import Daemon
@@ -74,20 +73,18 @@ def family(pid: int) -> dict[int, tuple[str, str]]:
     return said
 
 
-def expected(daemon: Daemon, container: str, spares: bool) -> set[tuple[str, str]]:
+def expected(container: str) -> set[tuple[str, str]]:
     """The names and the lines of all processes, but for the daemon's line."""
     short = container[:12]
-    kinds = {"monitor": short, "exec": short, "forward": short, "resolver": "", "spawner": ""}
-    kinds |= {"spare": "", "init": ""} if spares else {}
+    kinds = {"monitor": short, "exec": short, "forward": short, "resolver": "", "spawner": "", "spare": "", "init": ""}
     named = {(f"engine {kind}", f"engine {kind} {of}".strip()) for kind, of in kinds.items()}
     return {*named, ("sleep", "sleep 600")}
 
 
 def test_every_process_says_what_it_is(titled: Daemon) -> None:
     """And but for the daemon's own, no command line tells a container of the host."""
-    spares = "python" not in titled.options and _muxer.built()
     with busy(titled) as container:
-        wanted = expected(titled, container, spares)
+        wanted = expected(container)
         here = until(lambda: {said for pid, said in family(titled.pid).items() if pid != titled.pid} == wanted or None)
         assert here
         assert family(titled.pid)[titled.pid][0] == "engine daemon"
