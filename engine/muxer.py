@@ -7,6 +7,7 @@ ImportError.
 """
 
 import importlib
+from importlib.util import find_spec
 
 import _muxer
 from engine.errors import Invalid, Unavailable
@@ -29,3 +30,12 @@ def select(setting: str = "auto") -> str:
         return "python"
     importlib.import_module("_muxer._native")
     return "c"
+
+
+def in_words(chosen: str, setting: str) -> str:
+    """What was chosen by this setting; and how a host gets the C muxer where the setting would take it."""
+    if (chosen, setting) != ("python", "auto"):
+        return chosen
+    if find_spec("_cffi_backend") is None:
+        return f"{chosen} (Python lacks cffi for the faster one in C: Debian's package python3-cffi-backend)"
+    return chosen if find_spec("_muxer.build") is None else f"{chosen} (python3 -m _muxer.build makes the faster one)"

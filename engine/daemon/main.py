@@ -48,7 +48,7 @@ from engine.dataclass import dataclass
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
 from engine.kernel import memory, outside, title
 from engine.late import TYPE_CHECKING, late
-from engine.muxer import select
+from engine.muxer import in_words, select
 from engine.sandbox.cgroups import detection
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings import cgroups
@@ -189,7 +189,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         slumber.forget(settings.exec_root)
         may_end = idle.Idle(engine, server, settings.idle_exit) if settings.idle_exit else None
         kind = f"cgroup v{engine.cgroups.version} ({engine.cgroups.driver})" if engine.cgroups.version else "no cgroups"
-        log.info("ready: muxer %s, storage %s, %s", engine.muxer, engine.storage, kind)
+        log.info("ready: muxer %s, storage %s, %s", in_words(engine.muxer, settings.muxer), engine.storage, kind)
         if settings.selinux_enabled and not labels.kernel_has():
             log.warning("this kernel has no SELinux: containers run without labels, as without --selinux-enabled")
         manager.ready()

@@ -35,3 +35,15 @@ def test_a_broken_build_is_not_hidden(monkeypatch):
 def test_another_setting_is_invalid():
     with pytest.raises(Invalid):
         muxer.select("rust")
+
+
+def test_a_host_without_the_c_muxer_is_told_how_to_get_it(monkeypatch):
+    """A choice that somebody has made needs no word."""
+    assert (muxer.in_words("c", "auto"), muxer.in_words("python", "python")) == ("c", "python")
+    found = {"_cffi_backend": object(), "_muxer.build": object()}
+    monkeypatch.setattr(muxer, "find_spec", found.get)
+    assert muxer.in_words("python", "auto") == "python (python3 -m _muxer.build makes the faster one)"
+    del found["_muxer.build"]  # in the one file, which has the C for other hosts
+    assert muxer.in_words("python", "auto") == "python"
+    found.clear()
+    assert "python3-cffi-backend" in muxer.in_words("python", "auto")
