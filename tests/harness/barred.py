@@ -153,6 +153,10 @@ CANNOT_OF_CLIENTS: dict[str, tuple[str, ...]] = {
         "test_testcontainers.py::test_a_web_server_is_reached_on_the_port_that_was_chosen_for_it",
         "test_testcontainers.py::test_an_image_is_built_and_serves",
     ),
+    "sshd is unpacked, and a machine with a user shows of such programs those alone that the daemon needs": (
+        "test_real_ssh.py::test_a_client_works_through_sshd",
+        "test_real_ssh.py::test_who_has_no_key_is_refused",
+    ),
     "the test kills the daemon, which here is the sleeper": (
         "test_buildx_graph.py::test_a_build_that_the_daemons_death_cuts_off_leaves_nothing_broken",
         "test_buildx_history.py::test_a_build_is_recorded_and_its_record_outlives_the_daemon",
