@@ -13,8 +13,8 @@ from engine.daemon.build.graph.node import digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
 from engine.daemon.build.localtree import Local
-from engine.daemon.containers.contents.commit import Stream
 from engine.daemon.images.layers import merged
+from engine.daemon.tar.chunkstream import Stream
 from engine.dataclass import replace
 
 

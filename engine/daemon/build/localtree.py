@@ -12,7 +12,7 @@ from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.graph.node import Input, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
-from engine.daemon.containers.contents.commit import Stream
+from engine.daemon.tar.chunkstream import Stream
 from engine.dataclass import dataclass, replace
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from engine.daemon.build.graph.node import chains, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
-from engine.daemon.containers.contents.commit import Stream
 from engine.daemon.images.layers import merged
+from engine.daemon.tar.chunkstream import Stream
 from engine.daemon.tar.writer import END, Chunk, header
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath

@@ -62,10 +62,15 @@ class Outgoing(Generic[Asked, Answer]):
 
     def receive(self) -> Answer | None:
         """The peer's next message; None after its last, if the call went well. Raises Invalid, Lost, `grpc.Failed`."""
+        data = self.receive_bytes()
+        return None if data is None else protobuf.decode(self._answer, data)
+
+    def receive_bytes(self) -> bytes | None:
+        """The same as `receive`, as it came."""
         head = self.stream.answered()
         data = self.stream.receive() if self.stream.trailers is not head else None
         if data is not None:
-            return protobuf.decode(self._answer, data)
+            return data
         status = grpc.status_of(self.stream.ending())
         if status.code:
             raise grpc.Failed(status)

@@ -5,12 +5,14 @@ few of them travel at a time. A client that lists or sends what cannot be ends t
 """
 
 import contextlib
+import hashlib
 import os
 import time
 from collections.abc import Callable
+from typing import Protocol
 from urllib.parse import quote_plus
 
-from engine.daemon.build.mirrors import Mirror
+from engine.daemon.build.mirrors import Mirror, remembered
 from engine.daemon.buildkit import methods, mirror
 from engine.daemon.buildkit.calling import Outgoing
 from engine.daemon.buildkit.knownlist import KnownList
@@ -21,13 +23,14 @@ from engine.daemon.buildkit.mirror import Entry, Listing
 from engine.daemon.tar.space import check_room, check_space
 from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, SystemFailure, Unavailable
-from engine.protocols import grpc
+from engine.protocols import grpc, protobuf
 from engine.protocols.hpack import Field
 
 _FAREWELL_SECONDS = 2.0
 _AT_A_TIME = 32  # files that were asked for and have not come whole
 _WEIGHED_EACH = 64 << 20  # bytes that come before the mirror's weight is noted again
 _MOST_LAST_WORDS = 1000  # packets after all has come
+_UNASKED = "the client sends data that nobody has asked for"
 _PATH = methods.FILES + "DiffCopy"
 
 
@@ -102,12 +105,21 @@ def receive(
         receiving.ended()
 
 
+class Hash(Protocol):
+    """The methods of a hashlib object that are used here."""
+
+    def update(self, data: memoryview | bytes, /) -> None: ...
+
+    def digest(self) -> bytes: ...
+
+
 @dataclass(slots=True)
 class _Coming:
-    """A file that was asked for. fd: what is written to; come: bytes so far"""
+    """A file that was asked for. fd: what is written to; hash: of what has come; come: bytes so far"""
 
     fd: int
     entry: Entry
+    hash: Hash
     come: int = 0
 
 
@@ -121,9 +133,10 @@ class _Receiving:
         self._come = self._weighed = 0
         self._there = 0  # about the bytes that need not come
         self._open: dict[int, _Coming] = {}
+        self._remembered = remembered(kept.root)
 
-    def _next(self) -> Packet:
-        packet = self._call.receive()
+    @staticmethod
+    def _checked(packet: Packet | None) -> Packet:
         if packet is None:
             raise Invalid("the client has ended before it has sent all")
         if packet["type"] == fsutil.ERROR:
@@ -133,9 +146,9 @@ class _Receiving:
     def listed(self) -> Listing:
         """Take the list; it ends with an entry of nothing."""
         listing = Listing()
-        while (said := self._next())["stat"] is not None:
+        while (said := self._checked(self._call.receive()))["stat"] is not None:
             if said["type"] != fsutil.STAT:
-                raise Invalid("the client sends data that nobody has asked for")
+                raise Invalid(_UNASKED)
             listing.add(said["stat"])
         return listing
 
@@ -152,6 +165,7 @@ class _Receiving:
             self._fetch(files)
         finally:
             self._weigh()
+            self._remembered.save(whole=False)
 
     def _weigh(self) -> None:
         self._weighed = self._come
@@ -165,32 +179,44 @@ class _Receiving:
             if len(self._open) == _AT_A_TIME:
                 break
         while left:
-            packet = self._next()
-            known = self._open.get(packet["ID"])
-            if packet["type"] != fsutil.DATA or known is None:
-                raise Invalid("the client sends data that nobody has asked for")
-            if packet["data"]:
-                self._write(known, packet["data"])
+            number, data = self._piece()
+            known = self._open.get(number)
+            if known is None:
+                raise Invalid(_UNASKED)
+            if data:
+                self._write(known, data)
                 continue
             del self._open[known.entry.number]
-            mirror.close(known.fd, known.entry)
+            self._remembered.learn(mirror.close(known.fd, known.entry), known.hash.digest(), closed=True)
             left -= 1
             following = next(waiting, None)
             if following is not None:
                 self._ask(following)
         self._progress(self._come)
 
+    def _piece(self) -> tuple[int, memoryview | bytes]:
+        """The next packet of data: the number of its file, and the data, which are empty at the file's end."""
+        message = self._call.receive_bytes()
+        found = fsutil.data_of(message) if message is not None else None
+        if found is not None:
+            return found
+        packet = self._checked(protobuf.decode(Packet, message) if message is not None else None)
+        if packet["type"] != fsutil.DATA:
+            raise Invalid(_UNASKED)
+        return packet["ID"], packet["data"]
+
     def _ask(self, entry: Entry) -> None:
         check_space(self._root)
         check_room(self._root, entry.size)
-        self._open[entry.number] = _Coming(mirror.create(self._root, entry), entry)
+        self._open[entry.number] = _Coming(mirror.create(self._root, entry), entry, hashlib.sha256())
         self._call.send({"type": fsutil.REQUEST, "ID": entry.number})
 
-    def _write(self, file: _Coming, data: bytes) -> None:
+    def _write(self, file: _Coming, data: memoryview | bytes) -> None:
         self._come += len(data)
         file.come += len(data)
         if file.come > file.entry.size:
             raise Invalid(f"{file.entry.path}: it has changed while it was sent")
+        file.hash.update(data)
         view = memoryview(data)
         while view:
             view = view[os.write(file.fd, view) :]
@@ -211,7 +237,7 @@ class _Receiving:
         """Read the client's own end."""
         for count, packet in enumerate(self._call.every()):
             if packet["type"] not in (fsutil.FINISH, fsutil.STAT) or count >= _MOST_LAST_WORDS:
-                raise Invalid("the client sends data that nobody has asked for")
+                raise Invalid(_UNASKED)
 
     def close(self) -> None:
         """Close the files that have not come whole."""

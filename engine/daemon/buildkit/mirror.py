@@ -196,13 +196,17 @@ def create(root: int, entry: Entry) -> int:
         return os.open(name, _NEW, 0o600, dir_fd=above)
 
 
-def close(fd: int, entry: Entry) -> None:
-    """End a file: only now has it the mode and time by which the next list takes it for the same. Raises Invalid."""
+def close(fd: int, entry: Entry) -> os.stat_result:
+    """End a file: only now has it the mode and time by which the next list takes it for the same; its status.
+
+    Raises Invalid.
+    """
     try:
         if os.fstat(fd).st_size != entry.size:
             raise Invalid(f"{entry.path}: it has changed while it was sent")
         os.fchmod(fd, stat.S_IMODE(entry.mode))
         os.utime(fd, ns=(entry.time_ns, entry.time_ns))
+        return os.fstat(fd)
     finally:
         os.close(fd)
 

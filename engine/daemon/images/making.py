@@ -7,6 +7,7 @@ into the layer's blob and unpacked at the same time. So a large stream takes nei
 import collections
 import contextlib
 import io
+import struct
 import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -31,6 +32,10 @@ _BLOCK = 1024 * 1024
 # Places in a block, and the bytes there, that tell whether it is worth the work: what is compressed already only costs
 # time, a second for each 50 MB.
 _SAMPLES, _SAMPLE = 4, 4096
+# A gzip member without a name or a time; the head of a stored piece, which is the last one or not; checksum and size
+# (RFC 1952 section 2.3).
+_GZIP_HEAD, _STORED_HEAD, _GZIP_TAIL = b"\x1f\x8b\x08\0\0\0\0\0\0\xff", struct.Struct("<BHH"), struct.Struct("<II")
+_MOST_STORED = 0xFFFF
 # zlib releases the interpreter lock, so threads compress blocks beside the unpacking. More threads would only take
 # memory.
 _THREADS = 2
@@ -52,7 +57,7 @@ class _Squeezer:
         self._waiting: collections.deque[Future[bytes]] = collections.deque()
         self._members = 0
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Compress more bytes; raises what writing to the blob raises."""
         self._block += data
         if len(self._block) >= _BLOCK:
@@ -89,7 +94,18 @@ class _Squeezer:
 
 
 def _squeezed(block: bytearray) -> bytes:
-    return zlib.compress(block, _LEVEL if _shrinks(block) else 0, wbits=31)
+    return zlib.compress(block, _LEVEL, wbits=31) if _shrinks(block) else _stored(block)
+
+
+def _stored(block: bytearray) -> bytes:
+    """A gzip member that has the block as it is (RFC 1951 section 3.2.4); zlib takes five times as long for that."""
+    view = memoryview(block)
+    pieces: list[bytes | memoryview] = [_GZIP_HEAD]
+    for at in range(0, len(block), _MOST_STORED):
+        piece = view[at : at + _MOST_STORED]
+        last = at + len(piece) == len(block)
+        pieces += (_STORED_HEAD.pack(last, len(piece), len(piece) ^ 0xFFFF), piece)
+    return b"".join((*pieces, _GZIP_TAIL.pack(zlib.crc32(block), len(block))))
 
 
 def _shrinks(block: bytearray) -> bool:
@@ -135,6 +151,35 @@ def unpack(session: Session, stream: Source, blob: Incoming) -> tuple[Layer, str
         return _unpacked(session, _Tee(peeked, blob)), peeked.form
     with contextlib.closing(_Squeezer(blob)) as squeezer:
         layer = _unpacked(session, _Tee(Unpacked(peeked), squeezer))
+        squeezer.finish()
+    return layer, "gzip"
+
+
+class _Squeezing(io.RawIOBase):
+    """A raw stream of a tar that is packed while it is read, which also compresses it into a blob."""
+
+    def __init__(self, packed: io.BufferedIOBase, squeezer: _Squeezer):
+        self._packed = packed
+        self._squeezer = squeezer
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer with what is packed at once."""
+        count = self._packed.readinto(buffer)
+        self._squeezer.write(memoryview(buffer)[:count])
+        return count
+
+
+def pack(session: Session, packed: io.BufferedIOBase, blob: Incoming) -> tuple[Layer, str]:
+    """The same as `unpack`, of a tar that this engine packs while it is read. That is done by another thread.
+
+    packed: its `readinto` never waits for anybody
+    """
+    with contextlib.closing(_Squeezer(blob)) as squeezer:
+        layer = session.unpack(_Squeezing(packed, squeezer), abandon=lambda: None, plain=True)
         squeezer.finish()
     return layer, "gzip"
 

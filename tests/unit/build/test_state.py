@@ -13,13 +13,13 @@ from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.graph.keeper import EMPTY_LAYER, Keeper
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.state import Maker, State
-from engine.daemon.containers.contents.commit import Stream
 from engine.daemon.images import image as documents
 from engine.daemon.images import making, platform
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.verbs import prune
 from engine.daemon.store import builds, images
 from engine.daemon.store.database import Database
+from engine.daemon.tar.chunkstream import Stream
 from engine.daemon.tar.writer import END
 from engine.dataclass import replace
 from engine.errors import Invalid

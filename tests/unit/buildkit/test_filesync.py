@@ -1,6 +1,7 @@
 """A client's directory is mirrored, only what changed is asked for, and no list leads out of the mirror."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 import stat
@@ -12,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.daemon.build.copying.remembered import Remembered
 from engine.daemon.build.mirrors import Mirror
 from engine.daemon.buildkit import filesync, knownlist, mirror
 from engine.daemon.buildkit.filesync import Wanted
 from engine.daemon.buildkit.messages import fsutil
-from engine.daemon.buildkit.messages.fsutil import Stat
+from engine.daemon.buildkit.messages.fsutil import Packet, Stat
 from engine.errors import EngineError, Invalid, Unavailable
+from engine.protocols import protobuf
 from tests.harness.amounts import amount
 from tests.unit.buildkit.sender import Sender, go_mode, session, stats
 
@@ -181,6 +184,42 @@ def test_the_client_is_told_what_is_wanted() -> None:
         assert sender.asked["followpaths"] == ["Dockerfile", "x y"]
         assert sender.asked["exclude-patterns"] == ["%2A.o", "%C3%A4+b"]
         assert sender.asked["exclude-patterns-encoded"] == ["1"]
+
+
+@given(
+    number=st.integers(0, 1 << 32),
+    data=st.binary(max_size=300),
+    changed=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=2),
+    cut=st.integers(0, 3),
+)
+def test_a_packet_of_data_is_read_as_protobuf_is(
+    number: int, data: bytes, changed: list[tuple[int, int]], cut: int
+) -> None:
+    """Whatever else it is is left to the decoder of all messages."""
+    whole = protobuf.encode(Packet, {"type": fsutil.DATA, "ID": number, "data": data})
+    found = fsutil.data_of(whole)
+    assert found is None if not data or number >= 1 << 28 else found == (number, data)
+    other = bytearray(whole)
+    for place, byte in changed:
+        if place < len(other):
+            other[place] = byte
+    made = bytes(other[: len(other) - cut])
+    found = fsutil.data_of(made)
+    if found is not None:
+        decoded = protobuf.decode(Packet, made)
+        assert (decoded["type"], decoded["ID"], decoded["data"]) == (fsutil.DATA, *found)
+
+
+def test_what_has_come_is_not_read_again() -> None:
+    """Its digests were made on the way."""
+    with directories() as (theirs, ours, place):
+        (theirs / "d").mkdir()
+        for name, size in (("a", 0), ("b", 10), ("d/c", 100_000)):
+            (theirs / name).write_bytes(os.urandom(size))
+        receive(Sender(theirs), ours, place)
+        known = Remembered(str(ours.parent / "digests"))
+        for name in ("a", "b", "d/c"):
+            assert known.find(os.stat(ours / name)) == hashlib.sha256((theirs / name).read_bytes()).digest()
 
 
 FILE, DIRECTORY, LINK = go_mode(stat.S_IFREG | 0o644), go_mode(stat.S_IFDIR | 0o755), go_mode(stat.S_IFLNK | 0o777)

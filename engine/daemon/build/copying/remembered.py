@@ -82,18 +82,22 @@ class Remembered:
                 self._met[key] = digest
         return digest
 
-    def learn(self, found: os.stat_result, digest: bytes) -> None:
-        """The contents of a file without extended attributes, and with this status before and after it was read."""
-        if time.time_ns() - found.st_ctime_ns > _YOUNG_NS:
+    def learn(self, found: os.stat_result, digest: bytes, closed: bool = False) -> None:
+        """The contents of a file without extended attributes, and with this status before and after it was read.
+
+        closed: nobody changes it any more
+        """
+        if closed or time.time_ns() - found.st_ctime_ns > _YOUNG_NS:
             self._met[_key(found)] = digest
             self._changed = True
 
-    def save(self) -> None:
+    def save(self, whole: bool = True) -> None:
         """Write what this build has learned. A disk that takes no more is logged: the next build reads the files again.
 
         What was not met is forgotten, unless the digests of whole sources were found: then it was not looked for.
+        whole: else nothing was looked for at all
         """
-        met = {**self._read(), **self._met} if self._changed and self._found_trees else self._met
+        met = {**self._read(), **self._met} if self._changed and (self._found_trees or not whole) else self._met
         if self._changed and len(met) * _ENTRY <= _MOST - len(_MARK):
             _write(self._path, _MARK + b"".join(key + digest for key, digest in met.items()))
         if self._new_trees:

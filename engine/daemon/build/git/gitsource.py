@@ -13,7 +13,7 @@ from engine.daemon.build.git.gitaddress import GitAddress
 from engine.daemon.build.graph.node import digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
-from engine.daemon.containers.contents.commit import Stream
+from engine.daemon.tar.chunkstream import Stream
 from engine.daemon.tar.trees import remove_path
 from engine.daemon.tar.writer import Chunk, Packer
 

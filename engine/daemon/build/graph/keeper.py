@@ -19,7 +19,6 @@ from engine.daemon.images.image import Image
 from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
-from engine.daemon.streams import Source
 from engine.daemon.tar.writer import END
 from engine.errors import Invalid, NotFound
 
@@ -66,10 +65,13 @@ class Keeper:
         with self._lock:
             self._held.append(image.id)
 
-    def packed(self, stream: Source, below: Snapshot) -> Part | None:
-        """The layer of an uncompressed tar that lies above `below`; None for an empty one. Raises EngineErrors."""
+    def packed(self, stream: io.BufferedIOBase, below: Snapshot) -> Part | None:
+        """The layer of an uncompressed tar that lies above `below`; None for an empty one. Raises EngineErrors.
+
+        stream: another thread reads it
+        """
         with self.store.content.incoming() as blob:
-            layer, form = making.unpack(self._session, stream, blob)
+            layer, form = making.pack(self._session, stream, blob)
             return self.kept(blob, layer, form, below)
 
     def kept(self, blob: Incoming, layer: Layer, form: str, below: Snapshot) -> Part | None:

@@ -58,3 +58,27 @@ class Packet(TypedDict, total=False):
     stat: Annotated[Stat | None, 2]
     ID: Annotated[int, 3, UNSIGNED]
     data: Annotated[bytes, 4]
+
+
+def data_of(message: bytes) -> tuple[int, memoryview] | None:
+    """The ID and the data of a packet of data as clients write it; None for any other, which `protobuf.decode` reads.
+
+    A large file comes in thousands of these, and its bytes need not be copied.
+    """
+    if message[:2] != b"\x08\x02":  # its type
+        return None
+    number, place = _small(message, 3) if message[2:3] == b"\x18" else (0, 2)  # the tag of its ID
+    if message[place : place + 1] != b"\x22":  # the tag of its data
+        return None
+    length, place = _small(message, place + 1)
+    return (number, memoryview(message)[place:]) if length and place + length == len(message) else None
+
+
+def _small(message: bytes, place: int) -> tuple[int, int]:
+    """A number of at most four bytes, and the place behind it; what is none is 0, and ends behind the message."""
+    number = 0
+    for shift, byte in enumerate(message[place : place + 4]):
+        number |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return number, place + shift + 1
+    return 0, len(message) + 1

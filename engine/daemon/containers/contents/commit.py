@@ -6,10 +6,8 @@ forbids it.
 """
 
 import contextlib
-import io
 import itertools
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
@@ -33,6 +31,7 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts, ContentParts
+from engine.daemon.tar.chunkstream import Stream
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.dataclass import dataclass
 from engine.errors import Conflict, Invalid, NotFound
@@ -209,30 +208,6 @@ def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]
     finally:
         if parent >= 0:
             os.close(parent)
-
-
-class Stream(io.BufferedIOBase):
-    """A file object that reads the chunks of an iterator."""
-
-    def __init__(self, chunks: Iterator[Chunk]) -> None:
-        self._chunks = chunks
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        """True, always."""
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """At most `size` bytes, and no more than the present chunk; all that is left if `size` is None or negative."""
-        if size is None or size < 0:
-            return b"".join(iter(lambda: self.read(sys.maxsize), b""))
-        while not self._left:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return b""
-            self._left = memoryview(chunk)
-        data, self._left = bytes(self._left[:size]), self._left[size:]
-        return data
 
 
 def _document(parent: Object, container: Container, asked: AskedCommit, made: Config, diff_id: str) -> Object:

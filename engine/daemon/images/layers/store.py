@@ -128,25 +128,26 @@ class LayerStore:
 
     def unpack(
         self,
-        source: Source,
+        source: Source | io.RawIOBase,
         diff_id: str,
         abandon: Callable[[], None] | None = None,
         hashed: Callable[[], str] | None = None,
+        plain: bool = False,
     ) -> tuple[Layer, tuple[str, ...]]:
         """Unpack a tar, compressed or not; returns the layer, pinned, and its directories that had no header.
 
         diff_id: what the digest of the uncompressed tar must be; empty takes any
         abandon: given for a source that a read-ahead thread may read; see `Ahead`
         hashed: given for a source that somebody hashes already; the digest of all of it, once its end was read
+        plain: the source is a raw stream of a tar that is not compressed
         Raises Invalid, SystemFailure.
         """
         with self._numbered() as number:
-            tar = compression.Unpacked(source)
-            plain: io.RawIOBase = tar
-            if hashed is None or tar.form:  # the digest of a layer is that of its uncompressed tar
-                plain = hashing = Hashing(tar)
+            tar, form = _uncompressed(source, plain)
+            if hashed is None or form:  # the digest of a layer is that of its uncompressed tar
+                tar = hashing = Hashing(tar)
                 hashed = hashing.digest
-            with contextlib.nullcontext(plain) if abandon is None else ahead.Ahead(plain, abandon) as stream:
+            with contextlib.nullcontext(tar) if abandon is None else ahead.Ahead(tar, abandon) as stream:
                 size, implied = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
             found = hashed()
             if diff_id and found != diff_id:
@@ -253,6 +254,14 @@ class LayerStore:
             os.close(fd)
 
 
+def _uncompressed(source: Source | io.RawIOBase, plain: bool) -> tuple[io.RawIOBase, str]:
+    """A source as a raw stream of a tar, and the name of its compression. plain: it is known to be that stream"""
+    if plain and isinstance(source, io.RawIOBase):
+        return source, ""
+    found = compression.Unpacked(source)
+    return found, found.form
+
+
 class Session:
     """The layers of one image that is being made, pinned until the context ends. Several threads may use it at once."""
 
@@ -290,13 +299,14 @@ class Session:
 
     def unpack(
         self,
-        source: Source,
+        source: Source | io.RawIOBase,
         diff_id: str = "",
         abandon: Callable[[], None] | None = None,
         hashed: Callable[[], str] | None = None,
+        plain: bool = False,
     ) -> Layer:
         """The layer unpacked from its tar, pinned by the session. Parameters and errors: see `LayerStore.unpack`."""
-        layer, implied = self._store.unpack(source, diff_id, abandon, hashed)
+        layer, implied = self._store.unpack(source, diff_id, abandon, hashed, plain)
         self._hold(layer)
         if implied:
             with self._lock:

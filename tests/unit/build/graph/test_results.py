@@ -12,13 +12,13 @@ from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.prune import AskedPruning, prune, records
-from engine.daemon.containers.contents.commit import Stream
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.interrupted import forget_torn
 from engine.daemon.runtime.events import Events
 from engine.daemon.store import buildresults as table
 from engine.daemon.store import builds, images
 from engine.daemon.store.database import Database
+from engine.daemon.tar.chunkstream import Stream
 from tests.harness.parts import Parts, settings
 
 pytestmark = pytest.mark.root

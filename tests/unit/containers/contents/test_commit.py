@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.daemon.containers.contents.commit import AskedCommit, Stream, settings
+from engine.daemon.containers.contents.commit import AskedCommit, settings
+from engine.daemon.tar.chunkstream import Stream
 from tests.harness import parts
 
 
