@@ -5,7 +5,7 @@ import json
 import threading
 import time
 import uuid
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -61,6 +61,15 @@ def test_a_context_in_the_body_is_built(daemon: Daemon, busybox: str) -> None:
     assert config_of(daemon, name)["Labels"] == {"l": "v"}
     daemon.request("DELETE", f"/images/{name}?force=1")
     daemon.request("DELETE", f"/images/{name}:b?force=1")
+
+
+def test_the_image_that_was_made_is_told(daemon: Daemon, busybox: str) -> None:
+    """As the classic builder tells it, whether the image has a name or none."""
+    began = time.time()
+    made = image(ask(daemon, "FROM busybox\nLABEL told=yes\n"))
+    filters = json.dumps({"type": ["image"], "event": ["create"]})
+    path = f"/events?since={began:.9f}&until={time.time():.9f}&filters={quote(filters)}"
+    assert [event["Actor"]["ID"] for event in daemon.request("GET", path).lines] == [made]
 
 
 def test_a_quiet_build_tells_the_image_alone(daemon: Daemon, busybox: str) -> None:

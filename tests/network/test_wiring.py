@@ -315,6 +315,9 @@ def test_only_an_address_that_somebody_has_had_is_announced(
     later.ensure(PLAIN)
     later.plug([(PLAIN, endpoint(4, PLAIN))], inside[0])
     assert told == ["10.9.0.2", "10.9.0.4"]
+    silent = replace(PLAIN, options={"com.docker.network.advertise_addr_nmsgs": "0"})
+    later.plug([(silent, endpoint(5, silent))], inside[1])
+    assert told == ["10.9.0.2", "10.9.0.4"]
 
 
 def test_the_default_route_is_that_of_the_highest_priority_then_of_the_name(ours: None, inside: list[int]) -> None:

@@ -22,6 +22,12 @@ def test_what_the_settings_name_counts_and_nothing_else_changes(caplog):
     )
 
 
+def test_hosts_that_are_asked_without_a_proxy_take_the_place_of_the_variables():
+    environ = {"NO_PROXY": "here"}
+    proxyvariables.use(settings(no_proxy="a.test,10.0.0.0/8"), environ)
+    assert environ == dict.fromkeys(("NO_PROXY", "no_proxy"), "a.test,10.0.0.0/8")
+
+
 def test_credentials_without_a_scheme_are_not_shown(caplog):
     with caplog.at_level(logging.WARNING):
         proxyvariables.use(settings(http_proxy="p:1"), {"HTTP_PROXY": "me:secret@p:1"})

@@ -67,6 +67,7 @@ def test_version_2_unlimited_is_max(v2: Path) -> None:
 
 
 def test_a_budget_of_real_time_goes_from_the_top_down(v1: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the daemon is told by --cpu-rt-period and --cpu-rt-runtime."""
     for name in ("cpu.rt_period_us", "cpu.rt_runtime_us"):
         (v1 / "cpu" / name).touch()
     found = detection.detect(str(v1))

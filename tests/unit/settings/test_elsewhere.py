@@ -45,10 +45,10 @@ def test_what_would_change_something_is_refused_in_words(arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--cri-containerd=false"], ["--nri-opts=enable=false"]],
+    [["--cri-containerd=false"], ["--nri-opts=enable=false"], ["--raw-logs"]],
     ids=" ".join,
 )
-def test_the_value_of_a_daemon_that_was_told_nothing_is_taken_silently(arguments):
+def test_what_the_daemon_does_anyway_is_taken_silently(arguments):
     assert made(*arguments).notes == ()
 
 

@@ -1,6 +1,11 @@
 """The daemon's settings: command line, daemon.json, and that engine/README.md shows the same options."""
 
+import functools
 import json
+import os
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,7 @@ from engine.dataclass import fields
 from engine.errors import Invalid
 from engine.settings import advertised, configfile, elsewhere, every, whose
 from engine.settings.gcpolicy import GcPolicy
+from tests.__main__ import LOCAL
 
 ROOT = Path(__file__).parents[3]
 
@@ -355,6 +361,38 @@ DOCKERDS = """
 
 def test_every_option_of_dockerd_is_known():
     assert set(DOCKERDS.split()) <= {option.name for option in every.OPTIONS}
+
+
+# What Debian's dockerd of 2022 has, and current dockerd refuses as unknown too.
+GONE = {"allow-nondistributable-artifacts", "api-cors-header", "oom-score-adjust"}
+
+
+def test_what_a_real_dockerd_shows_in_its_help_is_known_and_of_its_kind():
+    program = shutil.which("dockerd") or LOCAL / "usr/sbin/dockerd"
+    if not os.path.exists(program):
+        pytest.skip("needs dockerd, which the set-up unpacks on Debian")
+    text = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = dict(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)(| [a-zA-Z-]+) {2,}", text, re.MULTILINE))
+    assert len(shown) > 70, text
+    known = {option.name: option for option in every.OPTIONS}
+    assert set(shown) - set(known) <= GONE
+    assert [name for name in shown.keys() & known if bool(shown[name]) is (known[name].kind == "flag")] == []
+
+
+@pytest.mark.parametrize("option", every.OPTIONS, ids=lambda option: option.name)
+def test_each_option_is_in_a_test_of_what_it_does(option):
+    """On a command line, as a key of the file, or as a field of the settings, and not only in this file."""
+    forms = [rf"--{option.name}(?![\w-])"]
+    if option.key:
+        key = option.key.rpartition(".")[2]
+        forms += [f'"{key}"', rf"\b{key.replace('-', '_')}="]
+    wanted = re.compile("|".join(forms))
+    assert any(wanted.search(text) for text in _other_tests())
+
+
+@functools.cache
+def _other_tests():
+    return [path.read_text() for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__).resolve()]
 
 
 def test_every_option_can_be_given_on_the_command_line():

@@ -65,6 +65,7 @@ class ImageExporter:
         digest = composed.target["digest"]
         image = _added(store, work, composed)
         work.job.workroom(work.engine).results.settled()  # adding it has synced all files to the disk
+        store.announce("create", image.id, image.id, image)
         vertex.count(f"writing image {image.id}", 0, ended=True)
         names = [*self.names]
         names += [name.with_digest(digest) for name in self.names] if self._canonical else []

@@ -82,10 +82,13 @@ def _one(
 
 
 def _unused_names(image: Image, containers: Sequence[User]) -> list[str]:
-    """The names of a used image that may be removed: no container was made from them. One name always stays."""
+    """The names of a used image that may be removed: no container was made from them. One name always stays.
+
+    It is the last in alphabetical order, as with dockerd.
+    """
     kept = {name for container in containers for name in _names_of(container.image)} & set(image.names)
     if not kept:
-        kept = set(image.names[:1])
+        kept = set(sorted(image.names)[-1:])
     return [name for name in image.names if name not in kept]
 
 

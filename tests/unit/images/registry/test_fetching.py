@@ -240,6 +240,27 @@ def test_a_registry_that_trickles_is_given_up_too(store, registry, image, socket
     ended.set()
 
 
+@pytest.mark.parametrize("most", [1, 3])
+def test_no_more_layers_are_downloaded_at_once_than_the_daemon_may(store, registry, most):
+    layers = MadeImage(*(archive(member(str(number), os.urandom(5_000))) for number in range(5)), **OWN)
+    registry.add(layers, "latest")
+    store.settings = replace(store.settings, max_concurrent_downloads=most)
+    asked_for = {path_of(layers, number) for number in range(5)}
+    running, seen = [], []
+
+    def hook(handler):
+        if handler.path in asked_for and handler.command == "GET":
+            running.append(handler.path)
+            seen.append(len(running))
+            time.sleep(0.1)
+            running.remove(handler.path)
+        return False
+
+    registry.hook = hook
+    pull(store, registry)
+    assert len(seen) == 5 and max(seen) == most
+
+
 def _flood(handler, line):
     """Say it again and again, as fast as it is read."""
     handler.close_connection = True

@@ -40,7 +40,7 @@ def test_all_that_no_container_uses_is_pruned_and_no_name_of_one(store):
     assert store.find(used.id).repo_tags == ("used:latest",)
     store.tag(used, Reference.parse("b"))
     prune(store, using(container(used, used.id[7:19])), dangling=("false",))
-    assert store.find(used.id).repo_tags == ("b:latest",), "one name stays for who was made by the id"
+    assert store.find(used.id).repo_tags == ("used:latest",), "the last name stays for who was made by the id"
 
 
 def test_the_filters_of_a_prune_hold(store):
