@@ -113,6 +113,9 @@ class ffi:
         mounts: int
         terminal: int
         record: int
+        furniture: ffi.CData
+        furniture_size: int
+        place: ffi.CData
         title: ffi.CData
         title_size: int
         event: ffi.Event
@@ -152,7 +155,7 @@ class ffi:
     def typeof(cdecl: Literal["struct mux_handover *"]) -> CType[Handover]: ...
     @overload
     @staticmethod
-    def typeof(cdecl: Literal["char[]", "char *[]"]) -> CType[ffi.CData]: ...
+    def typeof(cdecl: Literal["char[]", "char *[]", "uint8_t[]"]) -> CType[ffi.CData]: ...
     @overload
     @staticmethod
     def new(cdecl: Literal["struct mux_log *"]) -> Log: ...
@@ -239,6 +242,17 @@ class _Lib:
     def mux_waiters_answer(self, waiters: ffi.Waiters, code: int, removed: bool, /) -> None: ...
     def mux_send(self, directory: bytes, sink_fd: int, query: ffi.Query, ended_fd: int, /) -> int: ...
     def mux_spawn(self, requests: int, stay: ffi.Stay, spares: bool, /) -> int: ...
+    def mux_be_born(
+        self,
+        plan: bytes,
+        size: int,
+        furniture: bytes,
+        furniture_size: int,
+        place: bytes | ffi.CData,
+        stdio: Sequence[int],
+        report: int,
+        /,
+    ) -> None: ...
     def mux_newborn(self, path: bytes, argv: ffi.CData, envp: ffi.CData, terminal: bool, /) -> int: ...
     def mux_name(self, stay: ffi.Stay, kind: bytes, of: bytes, /) -> None: ...
     def mux_take(self, stay: ffi.Stay, /) -> int: ...

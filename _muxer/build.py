@@ -25,7 +25,8 @@ PARTS = {
     "log": ("format", "room", "lasting", "jsonwriter", "writer", "segment", "sink", "lines", "seek", "reader"),
     "pump": ("client", "flow", "pump", "waiters"),
     "proxy": ("confine", "datagram", "orders", "stream", "turns"),
-    "process": ("finish", "newborn", "keeper", "proxy", "title", "spawner"),
+    "birth": ("beneath", "command", "devices", "join", "mounts", "plan", "rights", "steps", "streams", "users"),
+    "process": ("finish", "launch", "newborn", "keeper", "proxy", "title", "spawner"),
 }
 SOURCES = tuple(os.path.join(part, f"{name}.c") for part, names in PARTS.items() for name in names)
 # 64-bit file offsets and times also where `long` has 32 bits.

@@ -156,6 +156,9 @@ struct mux_stay {
     int launching_end; /* the launcher's pidfd, -1 for none */
     int wants;    /* the socket on which a spare takes its request, else -1 */
     int pidfd, listener, link, exec_dir, mounts, terminal, record;
+    const uint8_t *furniture; /* the plan of what a spare prepares (engine.sandbox.plan) */
+    uint32_t furniture_size;  /* 0: plans are not obeyed here */
+    const char *place;        /* an empty directory on which a spare prepares it */
     char *title; /* where the command line is in memory, with room for title_size bytes; NULL: unknown */
     uint32_t title_size;
     struct mux_event event;
@@ -192,6 +195,13 @@ int mux_take(struct mux_stay *stay);
 /* In the launcher: gives everything to the keeper. clients: the descriptor of each client. */
 int mux_hand_over(const struct mux_stay *stay, const struct mux_handover *handed, const int *fds, int count,
                   const int *clients);
+
+/* Becomes what a plan of engine.sandbox.plan says: a container's process 1, and executes its command. Only for a process
+ * that was just forked, as the launchers do it; does not return. furniture: as in mux_stay; place: if not NULL, first
+ * prepares itself there and reports that; stdio: three descriptors, or -1 each with a terminal; report: the socket of
+ * engine.wire.report. */
+void mux_be_born(const uint8_t *plan, size_t size, const uint8_t *furniture, size_t furniture_size, const char *place,
+                 const int *stdio, int report);
 
 struct mux_proxy_limits {
     uint32_t leads;        /* sockets of the host */

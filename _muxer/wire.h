@@ -7,6 +7,10 @@
 /* The first byte of what the spawner is asked for. */
 #define WIRE_ORDINARY 'O'
 #define WIRE_EXEC 'E'
+#define WIRE_BIRTH 'B'
+#define WIRE_BIRTH_ANEW 'b'
+#define WIRE_EXEC_BIRTH 'X'
+#define WIRE_EXEC_BIRTH_ANEW 'x'
 #define WIRE_RESOLVER 'R'
 #define WIRE_PROXY 'P'
 
@@ -23,6 +27,10 @@
 #define WIRE_LEADS_TELLS 'T'
 #define WIRE_LEADS_ANSWERS 'A'
 #define WIRE_LEADS_GREETS 'G'
+
+/* The first byte of what a container's init and its monitor say to each other. */
+#define WIRE_READY 'N'
+#define WIRE_PROCEEDS 'P'
 
 /* The first byte of what a joiner, and the process that it makes, say to the keeper. */
 #define WIRE_BORN 'B'
@@ -42,10 +50,71 @@
 #define WIRE_LEADS_FORM 1
 #define WIRE_LEADS_MOST 64
 
+/* How the place of a mount is found. */
+#define WIRE_PLAN_STRAIGHT 1
+#define WIRE_PLAN_ASKED 2
+#define WIRE_PLAN_SAME_MODE 4
+
+/* The steps of a plan: number, name, name in a failure, whether it may have been done ahead. */
+#define WIRE_PLAN_STEPS(row) \
+    row(1, SECLUDE, "seclude", true) \
+    row(2, OOM_SCORE, "seclude", false) \
+    row(3, UNSHARE, "namespaces", true) \
+    row(4, LOOPBACK, "network", true) \
+    row(5, READY, "namespaces", true) \
+    row(6, NAME, "hostname", false) \
+    row(7, SOURCE, "root", false) \
+    row(8, LEAVE_PEERS, "root", false) \
+    row(9, ROOT, "root", false) \
+    row(10, FURNISH, "mounts", false) \
+    row(11, MOUNT, "mounts", false) \
+    row(12, BIND, "mounts", false) \
+    row(13, PLACE, "mounts", false) \
+    row(14, DEVICE, "devices", false) \
+    row(15, LINK, "devices", false) \
+    row(16, TERMINAL, "devices", false) \
+    row(17, READ_ONLY, "protect", false) \
+    row(18, MASK, "protect", false) \
+    row(19, USER, "user", false) \
+    row(20, DIRECTORY, "directory", false) \
+    row(21, WAIT, "cgroup", false) \
+    row(22, CGROUP, "cgroup", false) \
+    row(23, CGROUP_NAMESPACE, "cgroup", false) \
+    row(24, PARAMETER, "network", false) \
+    row(25, HIERARCHIES, "mounts", false) \
+    row(26, ROOT_READ_ONLY, "pivot", false) \
+    row(27, PIVOT, "pivot", false) \
+    row(28, CONTROL, "streams", false) \
+    row(29, STREAMS, "streams", false) \
+    row(30, LIMIT, "limits", false) \
+    row(31, PROFILE, "privileges", false) \
+    row(32, PRIVILEGES, "privileges", false) \
+    row(33, EXECUTE, "exec", false) \
+    row(34, JOIN, "namespaces", false) \
+    row(35, ENTER_CGROUP, "cgroup", false) \
+    row(36, CHANGE_DIRECTORY, "directory", false) \
+    row(37, JOIN_TERMINAL, "terminal", false) \
+    row(38, BEAR, "exec", false)
+
 /* The message Started for printf(3), with int64_t for: pid, pid_start, started_ns. */
 #define WIRE_STARTED "J{\"@\":\"Started\",\"#\":\"b985dd11\",\"pid\":%" PRId64 ",\"pid_start\":%" PRId64 ",\"started_ns\":%" PRId64 ",\"warnings\":[],\"keeps_waiters\":true,\"wakes\":true}"
 
+/* The message Started for printf(3), with int64_t for: pid, pid_start, started_ns. */
+#define WIRE_STARTED_WARNED "J{\"@\":\"Started\",\"#\":\"b985dd11\",\"pid\":%" PRId64 ",\"pid_start\":%" PRId64 ",\"started_ns\":%" PRId64 ",\"warnings\":[%s],\"keeps_waiters\":true,\"wakes\":true}"
+
 /* The message Exited for printf(3), with int64_t for: exit_code, finished_ns, started_ns, waiters. */
 #define WIRE_EXITED "J{\"@\":\"Exited\",\"#\":\"2ace27af\",\"exit_code\":%" PRId64 ",\"finished_ns\":%" PRId64 ",\"started_ns\":%" PRId64 ",\"waiters\":%" PRId64 "}"
+
+/* The message NamespacesReady for printf(3), with int64_t for: pid, pid_start. */
+#define WIRE_NAMESPACES_READY "J{\"@\":\"NamespacesReady\",\"#\":\"af42f016\",\"pid\":%" PRId64 ",\"pid_start\":%" PRId64 "}"
+
+/* The message Failed for printf(3), with int64_t for: errno, exit_code. */
+#define WIRE_FAILURE "J{\"@\":\"Failed\",\"#\":\"e3bca6b5\",\"step\":\"%s\",\"errno\":%" PRId64 ",\"text\":\"%s\",\"exit_code\":%" PRId64 "}"
+
+/* The message Warned for printf(3). */
+#define WIRE_WARNING "J{\"@\":\"Warned\",\"#\":\"f5db60ff\",\"text\":\"%s\"}"
+
+/* The message Proceed for printf(3). */
+#define WIRE_PROCEED "J{\"@\":\"Proceed\",\"#\":\"00000000\"}"
 
 #endif

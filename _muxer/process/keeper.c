@@ -144,7 +144,7 @@ static int add_terminal(struct mux_stay *stay) {
 }
 
 /* When a process started (field 22 of proc_pid_stat(5), found after field 2, which may hold anything); 0: gone. */
-static uint64_t start_of(pid_t pid) {
+uint64_t start_of(pid_t pid) {
     char text[1024];
     snprintf(text, sizeof text, "/proc/%d/stat", (int)pid);
     int fd = open(text, O_RDONLY | O_CLOEXEC);
@@ -372,22 +372,11 @@ static bool settled(struct mux_stay *stay) {
     return true;
 }
 
-/* In the keeper, after it has closed the request's descriptors: waits for the launcher, then serves the container. */
-int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
-    int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
-    stay->launching = launcher;
-    stay->launching_end = -1;
+int serve(struct mux_stay *stay, int count, const int *clients) {
     stay->waiters = NULL;
     stay->record = -1;
     stay->has_ended = 0;
-    if (taken > 0 && !stay->handed.has_process) taken = count > 0 ? await_birth(stay, from) : -EPROTO;
-    close(from);
-    /* An exec's process may end before the launcher, which has no more to do, is gone: so that is watched for. */
-    if (taken > 0 && !stay->handed.has_process && stay->launching > 0)
-        stay->launching_end = (int)syscall(SYS_pidfd_open, launcher, 0);
-    if (stay->launching_end < 0) reap_launcher(stay);
-    /* No container came to run. The daemon was told why, or sees the end of the link. */
-    if (taken <= 0 || begin(stay, count, clients) < 0) abandon(taken != 0);
+    if (begin(stay, count, clients) < 0) abandon(1);
     if (stay->launching_end < 0)
         prctl(PR_SET_CHILD_SUBREAPER, 0);
     else if (mux_pump_watch(stay->pump, stay->launching_end) < 0)
@@ -403,6 +392,32 @@ int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     } while (!(stay->event.kind == MUX_READABLE && !settled(stay)) && stay->event.kind != MUX_ROTATED);
     reap_launcher(stay);
     return MUX_STAYS;
+}
+
+int stay_with_exec(struct mux_stay *stay, int from, pid_t joiner, int count, const int *clients) {
+    stay->launching = joiner;
+    stay->launching_end = -1;
+    int born = await_birth(stay, from);
+    close(from);
+    if (born <= 0) abandon(born != 0);
+    /* An exec's process may end before the joiner, which has no more to do, is gone: so that is watched for. */
+    if (stay->launching > 0) stay->launching_end = (int)syscall(SYS_pidfd_open, joiner, 0);
+    if (stay->launching_end < 0) reap_launcher(stay);
+    return serve(stay, count, clients);
+}
+
+/* In the keeper, after it has closed the request's descriptors: waits for the launcher, then serves the container. */
+int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
+    int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
+    if (taken > 0 && !stay->handed.has_process && count > 0)
+        return stay_with_exec(stay, from, launcher, count, clients);
+    close(from);
+    stay->launching = launcher;
+    stay->launching_end = -1;
+    reap_launcher(stay);
+    /* No container came to run. The daemon was told why, or sees the end of the link. */
+    if (taken <= 0) abandon(taken != 0);
+    return serve(stay, count, clients);
 }
 
 int mux_take(struct mux_stay *stay) {

@@ -33,6 +33,36 @@ void close_request(struct mux_stay *stay);
 /* In the keeper: waits for the launcher, then serves the container; returns MUX_STAYS, if at all. */
 int stay_on(struct mux_stay *stay, int from, pid_t launcher);
 
+/* In the keeper: serves a container that runs; stay->fds and stay->handed have all of it. Returns the same. */
+int serve(struct mux_stay *stay, int count, const int *clients);
+
+/* In the keeper of an exec: waits for what the joiner, on the socket `from`, tells of its process, and serves that.
+ * Returns the same. */
+int stay_with_exec(struct mux_stay *stay, int from, pid_t joiner, int count, const int *clients);
+
+/* The child of a keeper that launches by itself: a container's process 1, or an exec's joiner.
+ * mounts: its mount namespace, -1 before it has one of its own */
+struct infant {
+    pid_t pid;
+    int pidfd, reports, mounts;
+    uint64_t pid_start;
+};
+
+/* In a keeper that has no request yet: makes the child, and has it prepare what it can. False: there is none. */
+bool prepare_start(struct mux_stay *stay, struct infant *infant);
+bool prepare_exec(struct mux_stay *stay, struct infant *infant);
+
+/* In a keeper with a request: launches what it asks for, by the child that was prepared, if any, and serves it. Returns
+ * MUX_STAYS, if at all. */
+int launch_start(struct mux_stay *stay, struct infant *infant);
+int launch_exec(struct mux_stay *stay, struct infant *infant);
+
+/* Kills and reaps the child. */
+void end_infant(struct infant *infant);
+
+/* When a process started, in clock ticks since boot; 0: it is gone. */
+uint64_t start_of(pid_t pid);
+
 /* Waits for the end of the launcher, unless it was reaped already. */
 void reap_launcher(struct mux_stay *stay);
 

@@ -23,14 +23,14 @@
 /* The spare of one kind of request. */
 struct kind {
     uint8_t mark;  /* the first byte of a request that may have it */
-    int part;      /* what mux_spawn returns in its launcher */
+    int part;      /* what mux_spawn returns in its launcher; 0: its keeper launches by itself */
     int spare;     /* this end of the socket on which it takes its request, -1 for none */
     int busy;      /* that end of the last spare used, which hangs up when its launcher is done; or -1 */
     int64_t until; /* a spare is kept until then, in ms of the monotonic clock */
     bool eager;    /* the next is made while the last is at work: execs come in series, and each takes so little */
 };
 
-#define KINDS 2
+#define KINDS 4
 #define FOR_EVER INT64_MAX
 
 static int64_t now_ms(void) {
@@ -79,13 +79,33 @@ static int fork_monitor(struct mux_stay *stay, int requests, struct kind *kinds,
     return stay_on(stay, ends[0], launcher);
 }
 
+/* Forks a keeper that launches by itself. wants: where a spare takes its request, -1 for the request that is here. Returns
+ * the same as fork_monitor. */
+static int fork_birth(struct mux_stay *stay, int requests, struct kind *kinds, bool exec, int wants) {
+    struct infant infant;
+    int forked = fork_off(requests, kinds);
+    if (forked <= 0) return forked;
+    stay->wants = wants;
+    stay->launching = 0;
+    stay->launching_end = -1;
+    mux_name(stay, wants >= 0 ? "spare" : "monitor", "");
+    if (wants < 0) return exec ? launch_exec(stay, NULL) : launch_start(stay, NULL);
+    bool prepared = exec ? prepare_exec(stay, &infant) : prepare_start(stay, &infant);
+    if (mux_take(stay) != 1) {
+        if (prepared) end_infant(&infant);
+        _exit(0);
+    }
+    return exec ? launch_exec(stay, prepared ? &infant : NULL) : launch_start(stay, prepared ? &infant : NULL);
+}
+
 /* Makes a spare of this kind. Returns the same as fork_monitor. */
 static int make_spare(struct mux_stay *stay, int requests, struct kind *kinds, struct kind *kind) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return -errno;
     stay->fd_count = 0;
     kind->spare = ends[0];
-    int result = fork_monitor(stay, requests, kinds, kind->part, ends[1]);
+    int result = kind->part ? fork_monitor(stay, requests, kinds, kind->part, ends[1])
+                            : fork_birth(stay, requests, kinds, kind->mark == WIRE_EXEC_BIRTH, ends[1]);
     if (result > 0) return result;
     close(ends[1]);
     if (result < 0) let_go(&kind->spare);
@@ -144,9 +164,16 @@ static struct kind *time_for_spare(int requests, struct kind *kinds) {
     }
 }
 
+static bool is_exec(uint8_t mark) { return mark == WIRE_EXEC_BIRTH || mark == WIRE_EXEC_BIRTH_ANEW; }
+
+static bool is_birth(uint8_t mark) { return mark == WIRE_BIRTH || mark == WIRE_BIRTH_ANEW || is_exec(mark); }
+
 int mux_spawn(int requests, struct mux_stay *stay, int spares) {
+    bool births = stay->furniture_size > 0;
     struct kind kinds[KINDS] = {
-        {.mark = WIRE_ORDINARY, .part = MUX_PREPARES, .spare = -1, .busy = -1, .until = FOR_EVER},
+        {.mark = WIRE_BIRTH, .spare = -1, .busy = -1, .until = births ? FOR_EVER : -1},
+        {.mark = WIRE_ORDINARY, .part = MUX_PREPARES, .spare = -1, .busy = -1, .until = births ? 0 : FOR_EVER},
+        {.mark = WIRE_EXEC_BIRTH, .spare = -1, .busy = -1, .until = births ? 0 : -1, .eager = true},
         {.mark = WIRE_EXEC, .part = MUX_PREPARES_EXEC, .spare = -1, .busy = -1, .until = 0, .eager = true},
     };
     int result;
@@ -166,9 +193,11 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
             if (fork_off(requests, kinds) > 0) return MUX_RESOLVES;
         } else if (stay->fd_count >= 0 && stay->request[0] == WIRE_PROXY) {
             if (fork_off(requests, kinds) > 0) be_proxy(stay);
-        } else if (stay->fd_count >= 0 && !give(stay, kinds) &&
-            (result = fork_monitor(stay, requests, kinds, MUX_LAUNCHES, -1)) > 0)
-            return result;
+        } else if (stay->fd_count >= 0 && !give(stay, kinds)) {
+            result = is_birth(stay->request[0]) ? fork_birth(stay, requests, kinds, is_exec(stay->request[0]), -1)
+                                                : fork_monitor(stay, requests, kinds, MUX_LAUNCHES, -1);
+            if (result > 0) return result;
+        }
         close_request(stay);
     }
 }

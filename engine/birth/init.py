@@ -139,7 +139,7 @@ class _Init(Process):
         if self.staged is not None and self.furnished:
             stage.furnish(self.staged, self.root_fd)
             done = len(stage.MOUNTS)
-        self.late = _late(self.sandbox.mounts)
+        self.late = mounts.late(self.sandbox.mounts)
         for mount in self.sandbox.mounts[done:]:
             if mount not in self.late:
                 self.add(mount)
@@ -301,13 +301,3 @@ def run(sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int, stage
     finally:
         # Whatever happened, this process must not go on as a second monitor.
         os._exit(FAILED)
-
-
-def _late(wanted: tuple[Mount, ...]) -> tuple[Mount, ...]:
-    """The mounts that must wait until the cgroups are entered.
-
-    They are the cgroup view, and the mounts after it below the same top directory.
-    """
-    at = next((at for at, mount in enumerate(wanted) if mount.kind == "cgroup"), len(wanted))
-    top = wanted[at].target.split("/")[1:2] if at < len(wanted) else []
-    return tuple(mount for mount in wanted[at:] if mount.target.split("/")[1:2] == top)

@@ -99,9 +99,13 @@ class OpenLog:
         """True when whoever appends must `rotate` first."""
         return self.full
 
+    def descriptors(self) -> tuple[int, int, int]:
+        """The present file, its index or attributes, and the directory."""
+        return self.log_fd, self.index_fd, self.directory_fd
+
     def close(self) -> None:
         """Closes the descriptors. A second call does nothing."""
-        for fd in (self.log_fd, self.index_fd, self.directory_fd):
+        for fd in self.descriptors():
             if fd >= 0:
                 os.close(fd)
         self.log_fd = self.index_fd = self.directory_fd = -1

@@ -19,10 +19,9 @@ from engine.dataclass import replace
 from engine.errors import EngineError
 from engine.kernel import title
 from engine.late import TYPE_CHECKING, late
-from engine.logs import format
+from engine.logs import format, opening
 from engine.logs.drivers.sender import Sender
 from engine.logs.target import Forward
-from engine.monitor import logs
 from engine.wire.channel import Channel
 from engine.wire.schema import Client, Failed, Start
 
@@ -66,7 +65,7 @@ def begin(start: Start, clients: list[int], link: Channel) -> tuple[Start, list[
     try:
         sender: Sender = _DRIVERS[forward.driver].Sender(dict(forward.values))
     except EngineError as error:
-        link.send(Failed("log", 0, logs.REFUSED + str(error), logs.NOT_TRIED))
+        link.send(Failed("log", 0, opening.REFUSED + str(error), opening.NOT_TRIED))
         return None
     theirs, ours = socket.socketpair()
     if os.fork() == 0:

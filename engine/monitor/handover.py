@@ -70,8 +70,11 @@ class Processes:
     """The methods of the spawner, spare, launcher, joiner and keeper processes. Only the C muxer has them."""
 
     @abstractmethod
-    def spawn(self, requests: int, spares: bool) -> str:
+    def spawn(self, requests: int, spares: bool, furniture: bytes = b"", place: str = "") -> str:
         """In the spawner: fork a monitor, and from that a launcher, for each request on this socket.
+
+        furniture, place: what a spare prepares (`engine.sandbox.plan.furniture`), and an empty directory for that;
+            where the first is empty, no request comes with a plan. A monitor whose request has a plan launches in C.
 
         Returns in several processes. `launches`: this is the launcher, and it has a `request`. With `spares` also
         `prepares` or, for an exec, `prepares exec`: this is a spare, which gets its request by `take`.

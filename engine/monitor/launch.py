@@ -17,9 +17,9 @@ from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import syscalls, title
 from engine.late import TYPE_CHECKING, late
+from engine.logs import opening
 from engine.logs.openlog import OpenLog
 from engine.logs.target import LogTarget
-from engine.monitor import logs
 from engine.sandbox import namespaces
 from engine.sandbox.spec import Device, Mount, Root, Sandbox
 from engine.wire import channel, codec, packed, report
@@ -191,10 +191,12 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
     with spare.reports:
         handshake = _Handshake(link, spare.reports, spare.pid, os.pidfd_open(spare.pid), streams)
         try:
-            log = logs.open_log(start.log)  # while init is at its work; nothing runs without the log that it writes to
+            log = opening.open_log(
+                start.log
+            )  # while init is at its work; nothing runs without the log that it writes to
         except OSError as error:
-            text = logs.REFUSED + (error.strerror or "").lower()
-            handshake.refuse(Failed("log", error.errno or 0, text, logs.NOT_TRIED))
+            text = opening.REFUSED + (error.strerror or "").lower()
+            handshake.refuse(Failed("log", error.errno or 0, text, opening.NOT_TRIED))
             return None
         launched = handshake.run()
         if not start.own_pids and not start.pids:

@@ -1,4 +1,4 @@
-"""A monitor's use of its log: opening it, finding what an attaching client has missed, and compressing rotated files.
+"""A monitor's use of its log: finding what an attaching client has missed, and compressing rotated files.
 
 Runs in the monitor's one thread. The compression runs in a child process, so that the container need not wait for it.
 """
@@ -8,27 +8,9 @@ import signal
 
 from engine.kernel import title
 from engine.logs import format
-from engine.logs.jsonwriter import JsonWriter
 from engine.logs.openlog import OpenLog
-from engine.logs.target import LogTarget
-from engine.logs.writer import Writer
 from engine.monitor.contract import Pump
 from engine.wire.schema import Attach
-
-REFUSED = "failed to create task for container: failed to initialize logging driver: "
-"""docker's words before the reason for which a log cannot be had."""
-NOT_TRIED = 128
-"""The status of a command that was never tried."""
-
-
-def open_log(target: LogTarget) -> OpenLog | None:
-    """Open the container's log for writing; None when it has no log. Raises OSError."""
-    if not target.directory:
-        return None
-    if not target.file:
-        return Writer(target.directory, target.max_size, target.max_files)
-    limits = (target.max_size, target.max_files)
-    return JsonWriter(target.directory, target.file, *limits, target.attributes, target.compress)
 
 
 def missed(log: OpenLog | None, pump: Pump, asked: Attach) -> bytes:

@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 from engine.errors import Invalid
 from engine.kernel import syscalls, title
-from engine.monitor import enter, forwarder, launch, life, logs
+from engine.logs import opening
+from engine.monitor import enter, forwarder, launch, life
 from engine.monitor.handover import Processes
 from engine.monitor.parts import Parts
 from engine.wire import channel, endpoint, exitfile, packed
@@ -158,7 +159,7 @@ def _settle_in(exec_dir: str, link: Channel) -> socket.socket | None:
         return endpoint.listen(exec_dir)
     except OSError as error:
         text = (error.strerror or "").lower()
-        link.send(Failed("exec root", error.errno or 0, f"{_NO_ROOM}{exec_dir}: {text}", logs.NOT_TRIED))
+        link.send(Failed("exec root", error.errno or 0, f"{_NO_ROOM}{exec_dir}: {text}", opening.NOT_TRIED))
         return None
 
 

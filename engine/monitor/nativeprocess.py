@@ -30,6 +30,7 @@ _PARTS = {
 _KINDS: dict[bool, type[OpenLog]] = {False: Writer, True: JsonWriter}  # by whether it is of JSON lines
 # Looked up before the forks, because each child would have to do it again.
 _HANDOVER = ffi.typeof("struct mux_handover *")
+_BYTES = ffi.typeof("uint8_t[]")
 _TEXT, _TEXTS = ffi.typeof("char[]"), ffi.typeof("char *[]")
 
 
@@ -39,7 +40,10 @@ class Processes(handover.Processes):
     def __init__(self) -> None:
         self._c = ffi.new("struct mux_stay *")
 
-    def spawn(self, requests: int, spares: bool) -> str:
+    def spawn(self, requests: int, spares: bool, furniture: bytes = b"", place: str = "") -> str:
+        self._kept = ffi.new(_BYTES, furniture), ffi.new(_TEXT, place.encode())
+        self._c.furniture, self._c.place = self._kept
+        self._c.furniture_size = len(furniture)
         return _PARTS[_checked(lib.mux_spawn(requests, self._c, spares))]
 
     def take(self) -> bool:

@@ -29,7 +29,7 @@ LINKS: tuple[tuple[str, str], ...] = (
 )
 """The links in /dev, name and target, as docker makes them; `core` where the kernel has it."""
 
-_KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
+KINDS = {"c": stat.S_IFCHR, "b": stat.S_IFBLK}
 _PTMX = os.makedev(5, 2)
 _TIOCSPTLCK = 0x40045431
 _TIOCGPTPEER = 0x5441
@@ -52,7 +52,7 @@ def add(root_fd: int, devices: Iterable[Device]) -> None:
 
 
 def _add_one(parent_fd: int, name: str, device: Device) -> None:
-    kind, number = _KINDS[device.kind], os.makedev(device.major, device.minor)
+    kind, number = KINDS[device.kind], os.makedev(device.major, device.minor)
     if not userns.is_hosts():
         _show_hosts(parent_fd, name, device)
         return
@@ -72,7 +72,7 @@ def _show_hosts(parent_fd: int, name: str, device: Device) -> None:
     source = os.open(device.source or device.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(source)
-        if stat.S_IFMT(found.st_mode) != _KINDS[device.kind] or found.st_rdev != os.makedev(device.major, device.minor):
+        if stat.S_IFMT(found.st_mode) != KINDS[device.kind] or found.st_rdev != os.makedev(device.major, device.minor):
             raise SystemFailure(
                 f"{device.source or device.path} is not the device {device.major}:{device.minor} any more"
             )

@@ -62,8 +62,9 @@ PROPAGATION: dict[str, int] = {
 }
 """`Mount.propagation` and its MS_* bits."""
 
-_KEEPS_PEERS = frozenset({"slave", "shared", "rslave", "rshared"})
-_ORDINARY_DIRECTORY_ONLY = frozenset({"proc", "sysfs", "cgroup", "cgroup2"})
+KEEPS_PEERS = frozenset({"slave", "shared", "rslave", "rshared"})
+ORDINARY_DIRECTORY_ONLY = frozenset({"proc", "sysfs", "cgroup", "cgroup2"})
+"""The kinds that hold masked paths: no symbolic link may be on the way to their places."""
 _PAGE = 4096
 _NOT_THE_TYPE = 127
 _VICE_VERSA = (
@@ -111,7 +112,17 @@ DEFAULT_DEVICES: tuple[Device, ...] = (
 
 def keeps_peers(mount: Mount) -> bool:
     """Whether the mount stays a peer or slave of the host's mount, and so needs a source of `sources.of_host`."""
-    return mount.kind == "bind" and mount.propagation in _KEEPS_PEERS
+    return mount.kind == "bind" and mount.propagation in KEEPS_PEERS
+
+
+def late(wanted: tuple[Mount, ...]) -> tuple[Mount, ...]:
+    """The mounts that must wait until the cgroups are entered.
+
+    They are the cgroup view, and the mounts after it below the same top directory.
+    """
+    at = next((at for at, mount in enumerate(wanted) if mount.kind == "cgroup"), len(wanted))
+    top = wanted[at].target.split("/")[1:2] if at < len(wanted) else []
+    return tuple(mount for mount in wanted[at:] if mount.target.split("/")[1:2] == top)
 
 
 def follow_peers() -> None:
@@ -159,17 +170,22 @@ def _why_readonly(root: Root) -> OSError:
     return OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
-def _mount_overlay(root: Root) -> None:
-    lowest_last = root.layers[::-1]
-    options = f"lowerdir={':'.join(lowest_last)},upperdir={root.upper},workdir={root.work}"
+def overlay_options(root: Root) -> str | None:
+    """The options of the root's overlay for mount(2); None where they need more than a page, or other separators."""
+    options = f"lowerdir={':'.join(root.layers[::-1])},upperdir={root.upper},workdir={root.work}"
     options = selinux.mount_options(f"{options},userxattr" if root.userxattr else options, root.label)
     plain = not _MARKS.intersection("".join((*root.layers, root.upper, root.work)))
-    if plain and len(options.encode()) < _PAGE:
+    return options if plain and len(options.encode()) < _PAGE else None
+
+
+def _mount_overlay(root: Root) -> None:
+    options = overlay_options(root)
+    if options is not None:
         syscalls.mount("overlay", root.upper, "overlay", 0, options)
         return
     # More than a page, or characters that separate options: one option at a time (Linux 6.5).
     context = syscalls.fsopen("overlay")
-    for layer in lowest_last:
+    for layer in root.layers[::-1]:
         syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "lowerdir+", layer)
     syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "upperdir", root.upper)
     syscalls.fsconfig(context, syscalls.FSCONFIG_SET_STRING, "workdir", root.work)
@@ -214,10 +230,15 @@ def failure(mount: Mount, error: OSError, text: str) -> Exception:
 
 def mount_words(mount: Mount, error: OSError) -> str:
     """The failure of a mount in runc's words."""
+    return words_before(mount) + words(error)
+
+
+def words_before(mount: Mount) -> str:
+    """What stands before the reason in `mount_words`."""
     flags = "|".join(f"MS_{name.upper()}" for name in mount.flags)
     data = f", data={mount.data}" if mount.data else ""
     where = f'error mounting "{mount.source}" to rootfs at "{mount.target}"'
-    return f"{where}: mount src={mount.source}, dst={mount.target}, flags={flags}{data}: {words(error)}"
+    return f"{where}: mount src={mount.source}, dst={mount.target}, flags={flags}{data}: "
 
 
 def source_words(mount: Mount, error: OSError) -> str:
@@ -242,7 +263,7 @@ def _mount_kind(root_fd: int, mount: Mount) -> None:
         mount_on(place, replace(mount, flags=(*mount.flags, "ro")) if "rro" in mount.flags else mount)
     finally:
         os.close(place)
-    if mount.asked and mount.propagation in _KEEPS_PEERS:
+    if mount.asked and mount.propagation in KEEPS_PEERS:
         # The host has no peer of this mount; it matters to namespaces that the container makes.
         top = open_beneath(root_fd, mount.target, _PLACE)
         os.fchdir(top)
@@ -307,7 +328,7 @@ def move(root_fd: int, mount: Mount, tree_fd: int) -> None:
 def _place_for(root_fd: int, mount: Mount) -> int:
     """The directory to mount on. For a mount with masked paths no symbolic link may be on the way."""
     target = mount.target
-    if mount.kind not in _ORDINARY_DIRECTORY_ONLY:
+    if mount.kind not in ORDINARY_DIRECTORY_ONLY:
         return make_directories(root_fd, target)
     try:
         return open_beneath(root_fd, target, _PLACE | os.O_DIRECTORY, no_symlinks=True)
@@ -331,7 +352,7 @@ def detached(source_fd: int, mount: Mount, users: int = -1) -> int:
         # Without peers unless the mount keeps them. This covers the mounts below it too: in runc's containers the whole
         # namespace has no peers.
         propagation = PROPAGATION[mount.propagation] if keeps_peers(mount) else syscalls.MS_PRIVATE
-        bits, clear = _attributes(name for name in mount.flags if name != "ro")
+        bits, clear = attribute_bits(name for name in mount.flags if name != "ro")
         if mount.kind != "bind":
             clear |= syscalls.MOUNT_ATTR_RDONLY  # another container may have it read-only
         if "rro" in mount.flags:
@@ -397,7 +418,7 @@ def attach(source_fd: int, place_fd: int, *, attributes: Iterable[str] = (), rec
 
     attributes: names of `_ATTRIBUTES`. Raises OSError.
     """
-    bits, clear = _attributes(attributes)
+    bits, clear = attribute_bits(attributes)
     depth = syscalls.AT_RECURSIVE if recursive else 0
     tree = -1
     try:
@@ -414,7 +435,7 @@ def attach(source_fd: int, place_fd: int, *, attributes: Iterable[str] = (), rec
             os.close(tree)
 
 
-def _attributes(names: Iterable[str]) -> tuple[int, int]:
+def attribute_bits(names: Iterable[str]) -> tuple[int, int]:
     """The MOUNT_ATTR_* bits to set, and those to clear first, since only one way to keep access times can be set."""
     bits = clear = 0
     for name in names:

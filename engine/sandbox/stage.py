@@ -19,7 +19,7 @@ NAMESPACES = frozenset({"mount", "pid", "uts", "ipc", "net"})
 MOUNTS = mounts.DEFAULT_MOUNTS[:-1]
 """Docker's default mounts without the view of the cgroups."""
 
-_TREES = tuple(mount for mount in MOUNTS if mount.target.count("/") == 1)
+TREES = tuple(mount for mount in MOUNTS if mount.target.count("/") == 1)
 _MASKED_TREES = frozenset({"proc", "sys"})
 _PLACE = os.O_PATH | os.O_CLOEXEC
 
@@ -71,7 +71,7 @@ def build(place: str, host: int) -> Stage:
 
 def furnish(stage: Stage, root_fd: int) -> None:
     """Move the staged trees into the container's root. Raises SystemFailure."""
-    for mount in _TREES:
+    for mount in TREES:
         tree = open_beneath(stage.fd, mount.target, _PLACE | os.O_DIRECTORY, no_symlinks=True)
         try:
             mounts.move(root_fd, mount, tree)

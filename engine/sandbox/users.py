@@ -16,6 +16,7 @@ from engine.literals import natural
 
 _LARGEST_FILE = 4 << 20
 _LARGEST_ID = 2**31 - 1
+_BLANKS = " \t\n\v\f\r"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def _groups(group: str) -> list[tuple[str, int, list[str]]]:
     """Every group as (name, gid, members)."""
     rows = []
     for line in group.split("\n"):
-        fields = line.strip().split(":")
+        fields = line.strip(_BLANKS).split(":")
         gid = natural(fields[2], _LARGEST_ID) if len(fields) > 2 else None
         if gid is not None:
             rows.append((fields[0], gid, fields[3].split(",") if len(fields) > 3 else []))

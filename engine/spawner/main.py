@@ -19,6 +19,7 @@ from engine.late import TYPE_CHECKING, late
 from engine.monitor import main as monitor
 from engine.monitor.parts import parts
 from engine.muxer import select
+from engine.sandbox import plan
 from engine.spawner import forking, modules, version
 from engine.wire.channel import BE_PROXY, BE_RESOLVER, Channel
 from engine.wire.schema import Spawns
@@ -50,7 +51,7 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
     gc.disable()
     if made_of.Processes is not None:
         processes = made_of.Processes()
-        part = processes.spawn(requests.fileno(), spares=True)
+        part = processes.spawn(requests.fileno(), True, plan.furniture() if plan.possible() else b"", stage)
         if part == "resolves":
             return _be_resolver(*processes.request)
         return 0 if part == "ended" else monitor.be(part, processes, stage)

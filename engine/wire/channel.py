@@ -17,6 +17,8 @@ from engine.wire.schema import Message
 
 _INLINE = b"J"
 ORDINARY: dict[type[Message], bytes] = {schema.Start: b"O", schema.Exec: b"E"}
+BIRTH, BIRTH_ANEW = b"B", b"b"  # for C alone: a start by a plan (`sandbox.plan`); anew: not by a spare
+EXEC_BIRTH, EXEC_BIRTH_ANEW = b"X", b"x"  # the same for an exec
 BE_RESOLVER = b"R"  # for the spawner, which prepares no monitor for these
 BE_PROXY = b"P"
 _MARKS: dict[type[Message], bytes] = {schema.BeResolver: BE_RESOLVER, schema.BeProxy: BE_PROXY}
@@ -86,6 +88,10 @@ class Channel:
             self._send(_IN_MEMFD, [memory, *descriptors])
         finally:
             os.close(memory)
+
+    def send_packed(self, datagram: bytes, descriptors: tuple[int, ...] | list[int]) -> None:
+        """Send a datagram that is made already. Raises OSError as `send` does."""
+        self._send(datagram, descriptors)
 
     def send_word(self, datagram: bytes, descriptors: tuple[int, ...] | list[int] = ()) -> None:
         """Send a short datagram that is no message of the codec (`engine.wire.waits`), without waiting.

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from engine.dataclass import asdict
+from engine.sandbox import plan
 from engine.wire import channel, codec, endpoint, leads, report, schema, waits
 from engine.wire.schema import Message
 
@@ -17,6 +18,10 @@ WORDS = {
     "what the spawner is asked for": {
         "ORDINARY": channel.ORDINARY[schema.Start],
         "EXEC": channel.ORDINARY[schema.Exec],
+        "BIRTH": channel.BIRTH,
+        "BIRTH_ANEW": channel.BIRTH_ANEW,
+        "EXEC_BIRTH": channel.EXEC_BIRTH,
+        "EXEC_BIRTH_ANEW": channel.EXEC_BIRTH_ANEW,
         "RESOLVER": channel.BE_RESOLVER,
         "PROXY": channel.BE_PROXY,
     },
@@ -34,6 +39,7 @@ WORDS = {
         "LEADS_ANSWERS": leads.ANSWERS,
         "LEADS_GREETS": leads.GREETS,
     },
+    "what a container's init and its monitor say to each other": {"READY": report.READY, "PROCEEDS": report.PROCEED},
     "what a joiner, and the process that it makes, say to the keeper": {
         "BORN": report.BORN,
         "EXECUTED": report.EXECUTED,
@@ -54,11 +60,17 @@ SIZES = {
 NUMBERS = {"LEADS_FORM": leads.FORM, "LEADS_MOST": leads.MOST}
 """Other numbers, by their names in C."""
 _GAP = 1 << 40  # no field is this large, and each gap has another number
+_WORD, _LIST = "<text>", "<list>"  # gaps for the inside of a JSON string, and of a JSON list
 WRITTEN: dict[str, Message] = {
     "STARTED": schema.Started(_GAP, _GAP + 1, _GAP + 2, keeps_waiters=True, wakes=True),
+    "STARTED_WARNED": schema.Started(_GAP, _GAP + 1, _GAP + 2, (_LIST,), keeps_waiters=True, wakes=True),
     "EXITED": schema.Exited(_GAP, _GAP + 1, _GAP + 2, _GAP + 3),
+    "NAMESPACES_READY": schema.NamespacesReady(_GAP, _GAP + 1),
+    "FAILURE": schema.Failed(_WORD, _GAP, _WORD, _GAP + 1),
+    "WARNING": schema.Warned(_WORD),
+    "PROCEED": schema.Proceed(),
 }
-"""The messages that C writes; each value that C fills in is a gap."""
+"""The messages that C writes, or knows when it reads them; each value that C fills in is a gap."""
 
 
 def text() -> str:
@@ -79,9 +91,18 @@ def text() -> str:
         "/* Of the words of the proxy. */",
         *(f"#define WIRE_{name} {each}" for name, each in NUMBERS.items()),
     ]
+    lines += ["", "/* How the place of a mount is found. */"]
+    lines += [f"#define WIRE_PLAN_{name} {getattr(plan, name)}" for name in ("STRAIGHT", "ASKED", "SAME_MODE")]
+    rows = (
+        f'    row({number}, {name}, "{step}", {"true" if name in plan.AHEAD else "false"})'
+        for number, (name, step) in enumerate(plan.STEPS, 1)
+    )
+    lines += ["", "/* The steps of a plan: number, name, name in a failure, whether it may have been done ahead. */"]
+    lines.append(" \\\n".join(["#define WIRE_PLAN_STEPS(row)", *rows]))
     for name, message in WRITTEN.items():
         gaps = [field for field, value in asdict(message).items() if _is_gap(value)]
-        lines += ["", f"/* The message {type(message).__name__} for printf(3), with int64_t for: {', '.join(gaps)}. */"]
+        numbers = f", with int64_t for: {', '.join(gaps)}" if gaps else ""
+        lines += ["", f"/* The message {type(message).__name__} for printf(3){numbers}. */"]
         lines.append(f"#define WIRE_{name} {_format(message)}")
     return "\n".join([*lines, "", "#endif", ""])
 
@@ -93,6 +114,7 @@ def _is_gap(value: object) -> bool:
 def _format(message: Message) -> str:
     """A datagram as a string literal of C."""
     quoted = channel.datagram(message).decode("ascii").replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
+    quoted = quoted.replace(f'\\"{_LIST}\\"', "%s").replace(_WORD, "%s")
     for value in asdict(message).values():
         if _is_gap(value):
             quoted = quoted.replace(str(value), '%" PRId64 "')

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import _muxer
 from tests.sandbox import bait as baits
 from tests.sandbox.harness import BUSYBOX, Bench
 
@@ -40,13 +41,15 @@ int main(int count, char **words) {
 """
 
 
-@pytest.fixture(scope="session", params=["plain", "staged", "old"])
+@pytest.fixture(scope="session", params=["plain", "staged", "old", "native", "native staged"])
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Sandboxes to be had, made in each of the ways of `Bench`; skips where they cannot."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     if BUSYBOX is None:
         pytest.skip("needs busybox, statically linked (package busybox-static)")
+    if request.param.startswith("native") and not _muxer.built():
+        pytest.skip("the C muxer is not built: python3 -m _muxer.build")
     made = Bench(Path(tmp_path_factory.mktemp("bench")), request.param)
     result = made.run(made.sandbox("true"))
     if result.status != 0 and "overlay" in str(result.reports):

@@ -12,9 +12,11 @@ from pathlib import Path
 from engine.birth import init
 from engine.dataclass import replace
 from engine.kernel import beneath, syscalls
-from engine.sandbox import capabilities, masks, mounts, stage
+from engine.sandbox import capabilities, masks, mounts, plan, stage
 from engine.sandbox.spec import Root, Sandbox
-from engine.wire import report
+from engine.wire import codec, report
+from engine.wire.schema import Failed
+from tests.sandbox import natively
 
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BUSYBOX = shutil.which("busybox")
@@ -61,7 +63,8 @@ class Bench:
     def __init__(self, base: Path, way: str = "plain") -> None:
         """base: an empty directory on a file system that can carry an overlay.
 
-        way: `plain`; `staged`: prepare each init first; `old`: the kernel lacks what came after Linux 5.1
+        way: `plain`; `staged`: prepare each init first; `old`: the kernel lacks what came after Linux 5.1; `native` and
+            `native staged`: the first two by the C muxer, as far as it knows how to
         """
         self.base = base
         self.way = way
@@ -104,8 +107,8 @@ class Bench:
 
     def run(self, sandbox: Sandbox, **how) -> Result:
         """`run`, in the way of this bench."""
-        place = str(self.stage) if self.way == "staged" else ""
-        return run(sandbox, place=place, old=self.way == "old", **how)
+        place = str(self.stage) if self.way.endswith("staged") else ""
+        return run(sandbox, place=place, old=self.way == "old", native=self.way.startswith("native"), **how)
 
 
 def run(
@@ -116,11 +119,13 @@ def run(
     leak: tuple[int, ...] = (),
     place: str = "",
     old: bool = False,
+    native: bool = False,
 ) -> Result:
     """Start it in a monitor of its own, wait for its end, and return everything.
 
     proceed: False closes the monitor's end where it would say PROCEED; leak: inheritable descriptors to try to keep;
-    place: where init is to prepare its stage, if it is to; old: make believe that the kernel is an old one.
+    place: where init is to prepare its stage, if it is to; old: make believe that the kernel is an old one;
+    native: C is to make what a plan can say.
     """
     reader, writer = os.pipe()
     monitor = os.fork()
@@ -132,7 +137,7 @@ def run(
             if old:
                 _forget_new_calls()
             with os.fdopen(writer, "wb") as file:
-                pickle.dump(_monitor(sandbox, stdin, proceed, place), file)
+                pickle.dump(_monitor(sandbox, stdin, proceed, place, native), file)
         finally:
             os._exit(0)
     os.close(writer)
@@ -154,7 +159,7 @@ def _forget_new_calls() -> None:
     beneath._open = beneath._open_by_walk
 
 
-def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool, place: str) -> Result:
+def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool, place: str, native: bool) -> Result:
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     files = [os.memfd_create(name) for name in ("in", "out", "err")]
     os.write(files[0], stdin)
@@ -165,6 +170,9 @@ def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool, place: str) -> Resul
     if child == 0:
         mine.close()  # else it would wait for itself
         try:
+            if native and (wanted := plan.compiled(sandbox)) is not None:
+                ahead = place if place and stage.suits(sandbox) else ""
+                natively.be_born(wanted, ahead, (-1, -1, -1) if sandbox.tty else tuple(files), its.fileno())
             staged = init.prepare(place) if place and stage.suits(sandbox) else None
             if staged is not None:
                 os.write(its.fileno(), report.READY)
@@ -178,7 +186,7 @@ def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool, place: str) -> Resul
         datagram, descriptors, _, _ = socket.recv_fds(mine, report.LARGEST, 1)
         if not datagram:
             break
-        result.reports.append(report.decode(datagram))
+        result.reports.append(_decoded(datagram))
         master = descriptors[0] if descriptors else master
         if isinstance(result.reports[-1], report.Ready):
             if not proceed:
@@ -190,6 +198,15 @@ def _monitor(sandbox: Sandbox, stdin: bytes, proceed: bool, place: str) -> Resul
     result.status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     result.out, result.err = (os.pread(fd, _LARGEST_OUTPUT, 0).decode() for fd in files[1:])
     return result
+
+
+def _decoded(datagram: bytes) -> report.Report:
+    """A report; the failure that C tells is the daemon's message already."""
+    if datagram[:2] != report.FAILED + b"J":
+        return report.decode(datagram)
+    failed = codec.decode(datagram[2:])
+    assert isinstance(failed, Failed)
+    return report.Failure(failed.step, failed.errno, failed.text, failed.exit_code)
 
 
 def _read_terminal(master: int) -> str:

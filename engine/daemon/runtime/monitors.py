@@ -85,25 +85,25 @@ class Monitors:
     def start(
         self,
         container_id: str,
-        start: Start,
+        start: Start | bytes,
         clients: list[socket.socket],
         meanwhile: Callable[[], None],
         connect: Callable[[int, int], None] = lambda _pid, _pid_start: None,
         *,
         ordinary: bool = False,
+        opened: tuple[int, ...] = (),
     ) -> Started:
         """Have the spawner make a container; meanwhile `meanwhile` does the daemon's part (cgroups, addresses).
 
         connect: called with the pid and start time of process 1 once its namespaces exist; connects its networks
-        ordinary: `sandbox.stage.suits` the container's sandbox, so the spawner may take a spare that it has prepared
-        The link is not watched yet (see `keep`). Raises StartFailure with init's words when the command cannot be run
-        or the sandbox cannot be made, SystemFailure when that takes too long, MonitorLost when the monitor has died
-        (which is no fault of the container), Unavailable when there is no spawner and none can be started.
+        ordinary: the spawner may take a spare (`sandbox.stage.suits`); opened: what goes with a request of `births`
+        The link is not watched yet (see `keep`). Raises StartFailure with init's words when the command or the sandbox
+        cannot be made, SystemFailure when that takes too long, MonitorLost when the monitor has died, Unavailable.
         """
         ours, theirs = Channel.pair()
         try:
             with theirs:
-                descriptors = [theirs.fileno(), *(client.fileno() for client in clients)]
+                descriptors = [theirs.fileno(), *opened, *(client.fileno() for client in clients)]
                 self._spawner.send(start, descriptors, ordinary=ordinary)
             try:
                 meanwhile()
@@ -142,7 +142,7 @@ class Monitors:
     def enter(
         self,
         exec_id: str,
-        request: Exec,
+        request: Exec | bytes,
         descriptors: list[int],
         home: Callable[[Channel], None] = lambda _: None,
         *,

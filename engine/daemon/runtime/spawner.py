@@ -37,21 +37,23 @@ class Spawner:
         # The limit that containers inherit. The daemon may raise its own later (`main`), which must not reach them.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def send(self, start: Start | Exec | BeResolver | BeProxy, descriptors: list[int], *, ordinary: bool) -> None:
+    def send(
+        self, start: Start | Exec | BeResolver | BeProxy | bytes, descriptors: list[int], *, ordinary: bool
+    ) -> None:
         """Ask the spawner for a container, an exec, the resolver or the proxy.
 
-        The parameters are those of `Channel.send`.
+        The parameters are those of `Channel.send`; start: or a request that has its mark already (`runtime.births`)
 
         Raises Unavailable when a new spawner is needed and cannot be started, or when the spawner reads nothing for 10
         seconds, because it may be stopped.
         """
         used = self._channel
         try:
-            used.send(start, descriptors, ordinary=ordinary)
+            _send(used, start, descriptors, ordinary)
         except (BrokenPipeError, ConnectionResetError):
             try:
                 self._restart(used)
-                self._channel.send(start, descriptors, ordinary=ordinary)
+                _send(self._channel, start, descriptors, ordinary)
             except OSError as error:
                 raise Unavailable(f"the process that makes containers cannot be started: {error}") from error
         except BlockingIOError as error:  # SO_SNDTIMEO, see socket(7)
@@ -101,6 +103,15 @@ class Spawner:
                 "the engine's files are of another version than this daemon: "
                 "restart the daemon to make containers again"
             )
+
+
+def _send(
+    channel: Channel, start: Start | Exec | BeResolver | BeProxy | bytes, descriptors: list[int], ordinary: bool
+) -> None:
+    if isinstance(start, bytes):
+        channel.send_packed(start, descriptors)
+    else:
+        channel.send(start, descriptors, ordinary=ordinary)
 
 
 def _version(spawner: Channel) -> str | None:

@@ -1,6 +1,7 @@
 """The order of init's steps, which security depends on."""
 
 from engine.birth import init
+from engine.sandbox import mounts
 from engine.sandbox.spec import Mount
 
 
@@ -46,5 +47,5 @@ def test_only_what_lies_near_the_view_of_the_cgroups_waits_for_them() -> None:
         mount("/sys/x"),
         mount("/etc/hosts"),
     )
-    assert init._late((before, view, inside, beside)) == (view, inside)
-    assert init._late((before, beside)) == ()
+    assert mounts.late((before, view, inside, beside)) == (view, inside)
+    assert mounts.late((before, beside)) == ()

@@ -26,14 +26,14 @@ from engine.daemon.containers.security import lacking, specify, tracers
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.parts import ExecParts
-from engine.daemon.runtime import signalling
+from engine.daemon.runtime import births, signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
 from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 from engine.sandbox import capabilities, users
 from engine.sandbox.spec import Sandbox
-from engine.wire import endpoint, packed, schema
+from engine.wire import endpoint, schema
 from engine.wire.channel import Channel
 from engine.wire.schema import Client, Detached, Exited, Resize, Started
 
@@ -200,8 +200,9 @@ def _launch(
     with signalling.opened(state.pid, state.pid_start) as pidfd:
         if pidfd is None:
             raise Conflict(f"container {container.id} is not running")
+        process = _process(engine, container, command, size)
         request = schema.Exec(
-            process=packed.pack(_process(engine, container, command, size)),
+            process=b"",
             pid=state.pid,
             tty=command.tty,
             stdin=command.stdin,
@@ -210,19 +211,23 @@ def _launch(
         )
         descriptors = [pidfd, *(connection.fileno() for _, connection in clients)]
 
+        def enter(ordinary: bool) -> Started:
+            asked = births.enter(engine.settings.muxer, process, request, ordinary=ordinary)
+            return engine.monitors.enter(one.id, asked, descriptors, give_home, ordinary=ordinary)
+
         def give_home(link: Channel) -> None:
             if not one.own:
                 _give_home(engine, one, link)
 
         try:
             try:
-                return engine.monitors.enter(one.id, request, descriptors, give_home)
+                return enter(ordinary=True)
             except MonitorLost:
                 # A program may have killed the spare that took the request, so it is sent once more, and not to a
                 # spare.
                 if one.home:
                     homes.clear(one.home, one.id)
-                return engine.monitors.enter(one.id, request, descriptors, give_home, ordinary=False)
+                return enter(ordinary=False)
         except SystemFailure as error:
             if not signalling.alive(pidfd) or _found_ended(error):
                 raise Conflict(f"container {container.id} is not running") from error

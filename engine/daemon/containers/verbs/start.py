@@ -20,7 +20,7 @@ from engine.daemon.containers.security import cgroupparent, copied, joins, runid
 from engine.daemon.containers.verbs import remove, wait
 from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
-from engine.daemon.runtime import signalling
+from engine.daemon.runtime import births, signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, StartFailure
 from engine.daemon.tar.trees import remove_path
@@ -152,7 +152,10 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
             if wanted.uids:
                 runids.keep(where.exec_dir, Ids(wanted.uids, wanted.gids))
             with tracers.stilled(engine, container):
-                return engine.monitors.start(container.id, request, connections, meanwhile, connect, ordinary=ordinary)
+                with births.start(engine.settings.muxer, wanted, request, ordinary=ordinary) as (asked, opened):
+                    return engine.monitors.start(
+                        container.id, asked, connections, meanwhile, connect, ordinary=ordinary, opened=opened
+                    )
         except BaseException:
             network.undo()
             raise
