@@ -384,9 +384,9 @@ static _Noreturn void become_joiner(struct mux_stay *stay, int reports) {
     int fds[MUX_MOST_FDS], count;
     begin_birth(&birth, reports, NULL);
     birth.joins = true;
-    mux_name(stay, "launch", "");
     ssize_t got = receive(reports, stay->request, sizeof stay->request, fds, &count);
     if (got <= 0 || (count != 1 && count != 4)) _exit(0);
+    mux_name(stay, "launch", ""); /* until then it is a part of the spare */
     birth.pidfd = fds[0];
     for (int i = 1; i < count; i++) birth.stdio[i - 1] = fds[i];
     be_born(&birth, stay->request, (size_t)got);
