@@ -107,6 +107,7 @@ def seen(result: Result, sandbox: Sandbox) -> tuple:
     return result.status, plain(result.out), plain(result.err), plain(result.terminal), reports
 
 
+@pytest.mark.parametrize("bench", ["native", "native staged"], indirect=True)
 @settings(
     max_examples=examples("ENGINE_TEST_EXAMPLES", 60, 8),
     deadline=None,
@@ -117,12 +118,11 @@ def seen(result: Result, sandbox: Sandbox) -> tuple:
 @example(changes={"argv": ("sh", "-c", SEEN), "env": (harness.PATH,)}, more=[], readonly=False)
 @example(changes={"argv": ("sh", "-c", SEEN), "env": (harness.PATH,), "tty": True}, more=[], readonly=True)
 def test_both_make_the_same(bench: Bench, changes: dict, more: list[Mount], readonly: bool) -> None:
-    if not bench.way.startswith("native"):
-        pytest.skip("it is what the others are compared with")
     by_c, by_python = (made(bench, changes, more, readonly) for _ in range(2))
     assert seen(bench.run(by_c), by_c) == seen(harness.run(by_python), by_python)
 
 
+@pytest.mark.parametrize("bench", ["native"], indirect=True)
 def test_c_knows_what_every_ordinary_container_has(bench: Bench) -> None:
     """Else these tests would compare Python with itself."""
     assert plan.compiled(bench.sandbox("true")) is not None
@@ -140,10 +140,9 @@ def test_c_knows_what_every_ordinary_container_has(bench: Bench) -> None:
         ("foo:x:5:6::\n", "x:x:2147483648:foo\ny:x:2147483647:foo\n"),
     ],
 )
+@pytest.mark.parametrize("bench", ["native"], indirect=True)
 @pytest.mark.parametrize("user", ["", "foo", "5", "foo:foo", "bar", "5:5", ":wheel"])
 def test_both_find_the_same_user(bench: Bench, passwd: str, group: str, user: str) -> None:
-    if bench.way != "native":
-        pytest.skip("one way is enough")
     name = f"users{abs(hash((passwd, group)))}"
     if not (bench.layers / name).exists():
         layer = bench.layer(name)
