@@ -18,7 +18,12 @@ class ffi:
     class Numbers(CData):
         """An array of numbers."""
 
+        @overload
         def __getitem__(self, part: slice) -> ffi.Numbers: ...
+        @overload
+        def __getitem__(self, part: int) -> int: ...
+        def __setitem__(self, part: int, value: int) -> None: ...
+        def __add__(self, count: int) -> ffi.Numbers: ...
         def __iter__(self) -> Iterator[int]: ...
 
     class Log(CData):
@@ -51,6 +56,9 @@ class ffi:
 
     class Waiters(CData):
         """struct mux_waiters *"""
+
+    class Lines(CData):
+        """struct mux_lines *"""
 
     class Query(CData):
         """struct mux_query *"""
@@ -138,7 +146,7 @@ class ffi:
         idle_ms: int
         linger_ms: int
 
-    class Null(Log, Event, Pump, Waiters):
+    class Null(Log, Event, Pump, Waiters, Lines):
         """NULL, which is a pointer of any kind."""
 
     class CType(Generic[_Kind]):
@@ -173,6 +181,9 @@ class ffi:
     def new(cdecl: Literal["struct mux_proxy_limits *"], init: Mapping[str, int]) -> Limits: ...
     @overload
     @staticmethod
+    def new(cdecl: Literal["uint64_t *", "size_t *"]) -> Numbers: ...
+    @overload
+    @staticmethod
     def new(cdecl: Literal["uint8_t[]"], init: int) -> Numbers: ...
     @overload
     @staticmethod
@@ -180,7 +191,7 @@ class ffi:
     @staticmethod
     def addressof(cdata: Stay, field: Literal["log"]) -> Log: ...
     @staticmethod
-    def cast(cdecl: Literal["uint8_t *"], value: CData) -> CData: ...
+    def cast(cdecl: Literal["uint8_t *"], value: CData) -> Numbers: ...
     @staticmethod
     def from_buffer(data: bytes) -> CData: ...
     @staticmethod
@@ -199,6 +210,12 @@ class _Lib:
     MUX_ROTATED: int
     MUX_UNLOGGED: int
     MUX_INTERRUPTED: int
+
+    MUX_LINES_READ: int
+    MUX_LINES_OTHER: int
+    MUX_LINES_PAST: int
+    MUX_LINES_LOOK: int
+    MUX_LINES_LEFT: int
 
     MUX_ENDED: int
     MUX_LAUNCHES: int
@@ -241,6 +258,22 @@ class _Lib:
     def mux_waiters_orphan(self, waiters: ffi.Waiters, /) -> None: ...
     def mux_waiters_answer(self, waiters: ffi.Waiters, code: int, removed: bool, /) -> None: ...
     def mux_send(self, directory: bytes, sink_fd: int, query: ffi.Query, ended_fd: int, /) -> int: ...
+    def mux_lines_new(self, sink_fd: int, query: ffi.Query, /) -> ffi.Lines: ...
+    def mux_lines_free(self, lines: ffi.Lines, /) -> None: ...
+    def mux_lines_read(self, lines: ffi.Lines, fd: int, offset: ffi.Numbers, /) -> int: ...
+    def mux_lines_feed(self, lines: ffi.Lines, data: ffi.CData, size: int, done: ffi.Numbers, /) -> int: ...
+    def mux_lines_other(self, lines: ffi.Lines, size: ffi.Numbers, /) -> ffi.CData: ...
+    def mux_lines_put(
+        self, lines: ffi.Lines, stream: int, time_ns: int, prefix: bytes, prefix_size: int, text: bytes, size: int, /
+    ) -> int: ...
+    def mux_lines_learn(
+        self, lines: ffi.Lines, attributes: bytes, size: int, prefix: bytes, prefix_size: int, /
+    ) -> int: ...
+    def mux_lines_flush(self, lines: ffi.Lines, finish: bool, /) -> int: ...
+    def mux_lines_wait(
+        self, lines: ffi.Lines, fd: int, offset: ffi.Numbers, path: bytes, changes: int, ended_fd: int, /
+    ) -> int: ...
+    def mux_lines_time(self, lines: ffi.Lines, /) -> int: ...
     def mux_spawn(self, requests: int, stay: ffi.Stay, spares: bool, /) -> int: ...
     def mux_be_born(
         self,

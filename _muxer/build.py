@@ -22,7 +22,10 @@ except ModuleNotFoundError as error:
 
 HERE = Path(__file__).resolve().parent
 PARTS = {
-    "log": ("format", "room", "lasting", "jsonwriter", "writer", "segment", "sink", "lines", "seek", "reader"),
+    "log": (
+        *("format", "room", "lasting", "text", "jsonwriter", "writer"),
+        *("segment", "sink", "lines", "seek", "waiting", "reader", "jsonlines", "jsonreader"),
+    ),
     "pump": ("client", "flow", "pump", "waiters"),
     "proxy": ("confine", "datagram", "orders", "stream", "turns"),
     "birth": ("beneath", "command", "devices", "join", "mounts", "plan", "rights", "steps", "streams", "users"),

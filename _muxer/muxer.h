@@ -117,6 +117,51 @@ struct mux_query {
  * readable. 1: the client got all of it; 0: the client left. */
 int mux_send(const char *directory, int sink_fd, const struct mux_query *query, int ended_fd);
 
+struct mux_lines;
+
+enum mux_lines_end {
+    MUX_LINES_READ = 0,  /* nothing more is to be read now */
+    MUX_LINES_OTHER = 1, /* a line that the caller judges: see mux_lines_other */
+    MUX_LINES_PAST = 2,  /* no later line can be wanted */
+    MUX_LINES_LOOK = 3,  /* there may be another file, or the log has ended */
+    MUX_LINES_LEFT = 4   /* the client has left */
+};
+
+/* Makes what sends a log of JSON lines to sink_fd. The caller opens the log's files, and finds where to begin; the
+ * query's tail is not used. Its prefix stands before each line without attributes, and must outlive this. NULL: out of
+ * memory. */
+struct mux_lines *mux_lines_new(int sink_fd, const struct mux_query *query);
+void mux_lines_free(struct mux_lines *lines);
+
+/* Sends the whole lines of a file from *offset on, and moves *offset behind them; or those of size bytes in memory, and
+ * moves *done behind them. enum mux_lines_end, or a negative errno. */
+int mux_lines_read(struct mux_lines *lines, int fd, uint64_t *offset);
+int mux_lines_feed(struct mux_lines *lines, const uint8_t *bytes, size_t size, size_t *done);
+
+/* The line that made the last call return MUX_LINES_OTHER. It is passed over, unless the caller puts what it says. */
+const uint8_t *mux_lines_other(const struct mux_lines *lines, size_t *size);
+
+/* Sends one line, if the query wants it: the prefix and the text, behind the time. MUX_LINES_READ, MUX_LINES_PAST or a
+ * negative errno. */
+int mux_lines_put(struct mux_lines *lines, int stream, uint64_t time_ns, const uint8_t *prefix, size_t prefix_size,
+                  const uint8_t *text, size_t size);
+
+/* From now on lines that have just these attributes, `"attrs":{...},`, are read here, and get this prefix. 0 or a
+ * negative errno. */
+int mux_lines_learn(struct mux_lines *lines, const uint8_t *attributes, size_t size, const uint8_t *prefix,
+                    size_t prefix_size);
+
+/* Sends what waits, and with `finish` the end of the HTTP body. 0 or a negative errno. */
+int mux_lines_flush(struct mux_lines *lines, int finish);
+
+/* Sends what waits, and then what comes into the file (fd -1: none), while it is the one that has this path. changes:
+ * an inotify descriptor on its directory, -1 for none; ended_fd: readable when the log is complete. Never returns
+ * MUX_LINES_READ. */
+int mux_lines_wait(struct mux_lines *lines, int fd, uint64_t *offset, const char *path, int changes, int ended_fd);
+
+/* The latest time in a line that was read, 0 for none. */
+uint64_t mux_lines_time(const struct mux_lines *lines);
+
 /* What the launcher of a monitor tells the keeper. Its descriptors, in this order: link, [pidfd], [listener, the exec
  * directory], [the mount namespace], [log, index, log directory], [stdin], [stdout], [stderr]. An exec is handed over
  * without a process (pidfd, pid, times), which is reported next; and at first without a home (listener and directory),

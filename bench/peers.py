@@ -36,13 +36,16 @@ class Launch:
 class Peer:
     """An engine with an API: the programs that it needs, and its start below a directory on a socket.
 
-    whole_log: settings for its HostConfig with which it keeps a long log whole
+    whole_log: settings for its HostConfig with which it keeps a long log whole; own_log: those with which it writes its
+    log in a form of its own; json_log: those with which it keeps a whole log of JSON lines; empty: it cannot
     """
 
     name: str
     programs: tuple[str, ...]
     launch: Callable[[Path, Path], Launch]
     whole_log: dict[str, object] = field(default_factory=dict)
+    own_log: dict[str, object] = field(default_factory=dict)
+    json_log: dict[str, object] = field(default_factory=dict)
 
     @property
     def missing(self) -> list[str]:
@@ -100,12 +103,14 @@ def _podman(directory: Path, socket: Path) -> Launch:
 
 
 _WHOLE_LOG: dict[str, object] = {"LogConfig": {"Type": "local", "Config": {"max-size": "4g"}}}
-PURE = Peer("engine", (), _without_c, _WHOLE_LOG)
+_OWN_LOG: dict[str, object] = {"LogConfig": {"Type": "local", "Config": {}}}
+_JSON_LOG: dict[str, object] = {"LogConfig": {"Type": "json-file", "Config": {"max-size": "4g"}}}
+PURE = Peer("engine", (), _without_c, _WHOLE_LOG, _OWN_LOG, _JSON_LOG)
 """This engine without its C part; it is no column of its own."""
 
 PEERS = (
-    Peer("engine", (), _engine, _WHOLE_LOG),
-    Peer("dockerd", ("dockerd", "containerd", "iptables"), _dockerd),
+    Peer("engine", (), _engine, _WHOLE_LOG, _OWN_LOG, _JSON_LOG),
+    Peer("dockerd", ("dockerd", "containerd", "iptables"), _dockerd, json_log=_JSON_LOG),
     Peer("podman", ("podman", "crun", "conmon"), _podman),
 )
 

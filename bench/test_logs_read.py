@@ -1,4 +1,6 @@
-"""Benchmarks of reading a long log: the throughput of all of it, and the time for its last ten lines."""
+"""Benchmarks of reading a long log of each form that an engine has: all of it, its last ten lines, its end."""
+
+import time
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -9,49 +11,94 @@ from bench.results import Record
 
 ROUNDS = 2
 TAIL = 10
+Kept = dict[tuple[Daemon, bool], tuple[str, float]]
 
 
 @pytest.fixture(scope="module")
-def kept() -> dict[Daemon, str]:
-    """The containers with a long log, by engine: the log is written once for all benchmarks of this file."""
+def kept() -> Kept:
+    """The containers with a long log, by engine and form, each with the time of its end. A log is written once for all
+    benchmarks of this file.
+    """
     return {}
 
 
-@pytest.fixture
-def written(daemon: Daemon, kept: dict[Daemon, str], megabytes: int) -> str:
-    """A container that has ended, and whose log is the stream."""
-    if daemon not in kept:
+def written(daemon: Daemon, kept: Kept, megabytes: int, json: bool) -> tuple[str, float]:
+    """A container that has ended, and whose log is the stream; and the time of its end."""
+    if (daemon, json) not in kept:
+        log = daemon.peer.json_log if json else daemon.peer.whole_log
+        if json and not log:
+            pytest.skip("it has no such driver")
         with daemon.connect() as connection:
-            host = {"NetworkMode": "none", **daemon.peer.whole_log}
-            kept[daemon] = stream.create(connection, megabytes, HostConfig=host)
-            client.start(connection, kept[daemon])
-            assert client.wait(connection, kept[daemon]) == 0
-    return kept[daemon]
+            container = stream.create(connection, megabytes, HostConfig={"NetworkMode": "none", **log})
+            client.start(connection, container)
+            assert client.wait(connection, container) == 0
+            kept[daemon, json] = container, time.time()
+    return kept[daemon, json]
 
 
-@pytest.mark.case("logs_read")
+@pytest.mark.parametrize(
+    ("case", "json"),
+    [
+        pytest.param("logs_read", False, marks=pytest.mark.case("logs_read")),
+        pytest.param("json_read", True, marks=pytest.mark.case("json_read")),
+    ],
+)
 def test_reading_a_long_log(
-    daemon: Daemon, written: str, benchmark: BenchmarkFixture, record: Record, megabytes: int
+    daemon: Daemon, kept: Kept, benchmark: BenchmarkFixture, record: Record, megabytes: int, case: str, json: bool
 ) -> None:
+    container, _ = written(daemon, kept, megabytes, json)
     lines = stream.size(megabytes) // stream.LINE
 
     def read() -> int:
         with daemon.connect() as connection:
-            return connection.count(f"/containers/{written}/logs?stdout=1")
+            return connection.count(f"/containers/{container}/logs?stdout=1")
 
     size = benchmark.pedantic(read, rounds=ROUNDS)
     # There is one frame a line; the chunk headers come on top.
     assert size > lines * (stream.HEADER + stream.LINE)
-    record("logs_read", daemon.peer.name, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])
+    record(case, daemon.peer.name, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])
 
 
-@pytest.mark.case("logs_tail")
+@pytest.mark.parametrize(
+    ("case", "json"),
+    [
+        pytest.param("logs_tail", False, marks=pytest.mark.case("logs_tail")),
+        pytest.param("json_tail", True, marks=pytest.mark.case("json_tail")),
+    ],
+)
 def test_the_end_of_a_long_log(
-    daemon: Daemon, written: str, benchmark: BenchmarkFixture, record: Record, pytestconfig: pytest.Config
+    daemon: Daemon,
+    kept: Kept,
+    benchmark: BenchmarkFixture,
+    record: Record,
+    megabytes: int,
+    pytestconfig: pytest.Config,
+    case: str,
+    json: bool,
 ) -> None:
+    container, _ = written(daemon, kept, megabytes, json)
     with daemon.connect() as connection:
         repeats = pytestconfig.getoption("--repeats")
         query = f"stdout=1&tail={TAIL}"
-        output = benchmark.pedantic(client.logs, (connection, written, query), rounds=repeats, warmup_rounds=1)
+        output = benchmark.pedantic(client.logs, (connection, container, query), rounds=repeats, warmup_rounds=1)
     assert len(output) == TAIL * (stream.HEADER + stream.LINE)
-    record("logs_tail", daemon.peer.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])
+    record(case, daemon.peer.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])
+
+
+@pytest.mark.case("json_since")
+def test_a_time_of_which_the_log_has_nothing(
+    daemon: Daemon,
+    kept: Kept,
+    benchmark: BenchmarkFixture,
+    record: Record,
+    megabytes: int,
+    pytestconfig: pytest.Config,
+) -> None:
+    """An engine that looks for the place does not read what is before it."""
+    container, ended = written(daemon, kept, megabytes, True)
+    with daemon.connect() as connection:
+        rounds = min(5, pytestconfig.getoption("--repeats"))
+        query = f"stdout=1&since={ended:.6f}"
+        output = benchmark.pedantic(client.logs, (connection, container, query), rounds=rounds, warmup_rounds=1)
+    assert output == b""
+    record("json_since", daemon.peer.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])

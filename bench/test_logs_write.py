@@ -18,10 +18,24 @@ FLOOR = "yes | cat > file"
 def test_from_the_start_to_the_end_of_a_container_that_writes(
     daemon: Daemon, benchmark: BenchmarkFixture, record: Record, megabytes: int
 ) -> None:
+    record("logs_write", daemon.peer.name, written(daemon, benchmark, megabytes, daemon.peer.own_log))
+
+
+@pytest.mark.case("json_write")
+def test_the_same_into_lines_of_json(
+    daemon: Daemon, benchmark: BenchmarkFixture, record: Record, megabytes: int
+) -> None:
+    if not daemon.peer.json_log:
+        pytest.skip("it has no such driver")
+    record("json_write", daemon.peer.name, written(daemon, benchmark, megabytes, daemon.peer.json_log))
+
+
+def written(daemon: Daemon, benchmark: BenchmarkFixture, megabytes: int, log: dict[str, object]) -> list[float]:
+    """The MB/s of each round."""
     with daemon.connect() as connection:
 
         def prepare() -> tuple[tuple[str], dict[str, object]]:
-            return (stream.create(connection, megabytes),), {}
+            return (stream.create(connection, megabytes, HostConfig=log),), {}
 
         def run(container: str) -> None:
             client.start(connection, container)
@@ -31,10 +45,10 @@ def test_from_the_start_to_the_end_of_a_container_that_writes(
             client.remove(connection, container)
 
         benchmark.pedantic(run, setup=prepare, teardown=clean, rounds=ROUNDS)
-    record("logs_write", daemon.peer.name, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])
+    return [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data]
 
 
-@pytest.mark.case("logs_write")
+@pytest.mark.case("logs_write", "json_write")
 def test_the_same_programs_into_a_file(
     workshop: Path, benchmark: BenchmarkFixture, record: Record, megabytes: int
 ) -> None:
@@ -46,4 +60,5 @@ def test_the_same_programs_into_a_file(
         target.unlink()
 
     benchmark.pedantic(subprocess.run, (argv,), {"check": True}, teardown=clean, rounds=ROUNDS)
-    record("logs_write", FLOOR, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])
+    for case in ("logs_write", "json_write"):
+        record(case, FLOOR, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])

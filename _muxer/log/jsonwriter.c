@@ -4,6 +4,7 @@
 #include "log/jsonwriter.h"
 
 #include "log/lasting.h"
+#include "log/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <unistd.h>
 
 #define OUT_SIZE (192u * 1024u) /* bytes of lines that are written at once */
-#define LONGEST_ESCAPE 6u
 #define AROUND 128u /* bytes of a line beside its text and its attributes, at most */
 
 struct json *json_new(const struct mux_log *log) {
@@ -74,21 +74,6 @@ static int flush(struct mux_log *log, struct json *json) {
     return 0;
 }
 
-/* The size of the UTF-8 character (RFC 3629) that begins here, 0 when none does. */
-static unsigned character(const uint8_t *from, const uint8_t *end) {
-    unsigned first = from[0], size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    uint8_t low = 0x80, high = 0xbf; /* of the second byte */
-    if (first < 0xc2 || first > 0xf4 || (size_t)(end - from) < size) return 0;
-    if (first == 0xe0) low = 0xa0; /* overlong */
-    if (first == 0xed) high = 0x9f; /* surrogates */
-    if (first == 0xf0) low = 0x90;
-    if (first == 0xf4) high = 0x8f; /* past U+10FFFF */
-    if (from[1] < low || from[1] > high) return 0;
-    for (unsigned i = 2; i < size; i++)
-        if ((from[i] & 0xc0) != 0x80) return 0;
-    return size;
-}
-
 static uint8_t *put(uint8_t *to, const void *bytes, size_t size) {
     memcpy(to, bytes, size);
     return to + size;
@@ -96,71 +81,46 @@ static uint8_t *put(uint8_t *to, const void *bytes, size_t size) {
 
 #define PUT(to, text) put(to, text, sizeof(text) - 1)
 
-/* Bytes that stand for themselves: ASCII without the control characters and "&<>\ */
-static const uint8_t PLAIN[256] = {
-    [' '] = 1, ['!'] = 1, ['#'... '%'] = 1, ['\''... ';'] = 1, ['='] = 1, ['?'... '['] = 1, [']'... 0x7f] = 1,
-};
-
-/* Writes the text as Go's encoding/json does; to has room for LONGEST_ESCAPE times its size. */
-static uint8_t *escape(uint8_t *to, const uint8_t *from, size_t size) {
-    static const char HEX[] = "0123456789abcdef";
-    const uint8_t *end = from + size;
-    while (from < end) {
-        uint8_t byte = *from;
-        if (PLAIN[byte]) {
-            *to++ = byte;
-            from++;
-        } else if (byte < 0x80) {
-            from++;
-            *to++ = '\\';
-            if (byte == '"' || byte == '\\') {
-                *to++ = byte;
-            } else if (byte == '\r') {
-                *to++ = 'r';
-            } else {
-                to = PUT(to, "u00");
-                *to++ = (uint8_t)HEX[byte >> 4];
-                *to++ = (uint8_t)HEX[byte & 15];
-            }
-        } else {
-            unsigned length = character(from, end);
-            if (length == 0) {
-                to = PUT(to, "\\ufffd");
-                from++;
-            } else if (length == 3 && from[0] == 0xe2 && from[1] == 0x80 && (from[2] & 0xfe) == 0xa8) {
-                to = from[2] == 0xa8 ? PUT(to, "\\u2028") : PUT(to, "\\u2029");
-                from += length;
-            } else {
-                to = put(to, from, length);
-                from += length;
-            }
-        }
-    }
-    return to;
+/* What stands behind the text of each line of this stream and time. */
+static const struct ending *ending_of(struct json *json, unsigned stream, uint64_t time_ns) {
+    struct ending *ending = &json->endings[stream];
+    if (ending->size > 0 && ending->time_ns == time_ns) return ending;
+    uint8_t time[STAMP_SIZE], *to = ending->bytes;
+    size_t digits = STAMP_SIZE - 3;
+    stamp(time, time_ns);
+    while (time[digits] == '0') digits--; /* of the fraction, and its point if the fraction is zero */
+    to = stream == 1 ? PUT(to, "\",\"stream\":\"stdout\",") : PUT(to, "\",\"stream\":\"stderr\",");
+    ending->middle = (size_t)(to - ending->bytes);
+    to = PUT(to, "\"time\":\"");
+    to = put(to, time, time[digits] == '.' ? digits : digits + 1);
+    to = PUT(to, "Z\"}\n");
+    ending->size = (size_t)(to - ending->bytes);
+    ending->time_ns = time_ns;
+    return ending;
 }
 
 /* Adds one line to the log: a line of the container, or a piece of one that has not ended. */
 static int add(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *text, size_t size, bool ended,
                uint64_t time_ns) {
-    uint8_t time[STAMP_SIZE];
-    size_t room = size * LONGEST_ESCAPE + json->attributes_size + AROUND, digits = STAMP_SIZE - 3;
+    size_t room = size * LONGEST_ESCAPE + json->attributes_size + AROUND;
     int failed = 0;
     bool full = log->limit > 0 && log->position + json->out_size >= log->limit;
     if (json->out_size > 0 && (full || json->out_size + room > json->out.size)) failed = flush(log, json);
     if (full && !log->busy && failed == 0) failed = json_rotate(log);
     /* If there was no new file, the line goes to the old one. */
     if (!room_reserve(&json->out, json->out_size + room > OUT_SIZE ? json->out_size + room : OUT_SIZE)) return -ENOMEM;
-    stamp(time, time_ns);
-    while (time[digits] == '0') digits--; /* of the fraction, and its point if the fraction is zero */
+    const struct ending *ending = ending_of(json, stream, time_ns);
     uint8_t *to = json->out.bytes + json->out_size;
     to = PUT(to, "{\"log\":\"");
-    to = escape(to, text, size);
+    to = text_escape(to, text, size);
     if (ended) to = PUT(to, "\\n");
-    to = stream == 1 ? PUT(to, "\",\"stream\":\"stdout\",") : PUT(to, "\",\"stream\":\"stderr\",");
-    if (json->attributes_size > 0) to = put(to, json->attributes, json->attributes_size);
-    to = PUT(to, "\"time\":\"");
-    to = put(to, time, time[digits] == '.' ? digits : digits + 1);
-    to = PUT(to, "Z\"}\n");
+    if (json->attributes_size > 0) {
+        to = put(to, ending->bytes, ending->middle);
+        to = put(to, json->attributes, json->attributes_size);
+        to = put(to, ending->bytes + ending->middle, ending->size - ending->middle);
+    } else {
+        to = put(to, ending->bytes, ending->size);
+    }
     json->out_size = (size_t)(to - json->out.bytes);
     return failed;
 }

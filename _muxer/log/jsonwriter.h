@@ -12,6 +12,11 @@ struct json {
     size_t out_size;
     const uint8_t *attributes; /* the same in every line */
     size_t attributes_size;
+    struct ending { /* of the last line: what stands behind its text, its attributes from byte `middle` on */
+        uint64_t time_ns;
+        size_t middle, size;
+        uint8_t bytes[96];
+    } endings[3]; /* by stream */
     struct unfinished {
         struct room held;
         size_t size;

@@ -5,17 +5,15 @@
 #include "log/seek.h"
 #include "log/sink.h"
 #include "log/segment.h"
+#include "log/waiting.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#define LOOK_AGAIN_MS 50 /* where inotify has no watches left */
 
 struct reading {
     const char *directory;
@@ -142,47 +140,20 @@ static int watch(const char *directory) {
     return fd;
 }
 
-/* Waits for a change. 1: look again; 0: the client has left; else a negative errno. */
-static int wait_for_change(const struct reading *reading, int changes, int ended_fd) {
-    char events[4096];
-    int64_t wait_ms = changes >= 0 ? -1 : LOOK_AGAIN_MS;
-    if (reading->query->last_ns != UINT64_MAX) {
-        uint64_t now = now_ns(), last = reading->query->last_ns;
-        int64_t rest = last > now ? (int64_t)((last - now) / 1000000u) + 1 : 1;
-        if (wait_ms < 0 || rest < wait_ms) wait_ms = rest;
-        if (wait_ms > INT32_MAX) wait_ms = INT32_MAX;
-    }
-    struct pollfd waits[3] = {
-        {.fd = reading->sink.fd, .events = 0},
-        {.fd = ended_fd, .events = POLLIN},
-        {.fd = changes, .events = POLLIN},
-    };
-    if (poll(waits, 3, (int)wait_ms) < 0) return errno == EINTR ? 1 : -errno;
-    if (waits[0].revents) return 0;
-    while (waits[2].revents && read(changes, events, sizeof events) > 0) continue;
-    return 1;
-}
-
-static bool over(const struct reading *reading, int ended_fd) {
-    struct pollfd ended = {.fd = ended_fd, .events = POLLIN};
-    if (poll(&ended, 1, 0) > 0) return true;
-    return reading->query->last_ns != UINT64_MAX && now_ns() >= reading->query->last_ns;
-}
-
 /* 1 when the log is complete and all of it is put, 0 when the client left, else a negative errno. */
 static int follow(struct reading *reading, int ended_fd) {
     int changes = -1, going = 1;
     while (going > 0) {
         if (changes < 0) changes = watch(reading->directory); /* before reading, so that no change is missed */
         /* Checked before reading: what was written before the end was signalled is then certain to be read. */
-        bool last = over(reading, ended_fd);
+        bool last = log_over(reading->query, ended_fd), made;
         going = advance(reading, last);
         if (going < 0 || last || reading->finished) {
             going = going < 0 ? going : 1;
             break;
         }
         going = sink_flush(&reading->sink, false);
-        if (going == 0) going = wait_for_change(reading, changes, ended_fd);
+        if (going == 0) going = wait_for_change(reading->query, reading->sink.fd, changes, ended_fd, &made);
     }
     if (changes >= 0) close(changes);
     return going;

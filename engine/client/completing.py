@@ -30,7 +30,7 @@ _VALUES = {
     "type": "container image network volume",
     "format": "json table",
     "signal": "HUP INT QUIT KILL USR1 USR2 TERM CONT STOP",
-    "log-driver": "local json-file syslog journald none",
+    "log-driver": "json-file local syslog journald none",
     **dict.fromkeys(("env-file", "label-file", "cidfile", "iidfile", "input", "output", "file"), _FILE),
 }
 

@@ -12,43 +12,37 @@ from collections.abc import Callable
 
 from engine.kernel import inotify
 from engine.logs.query import Query
-from engine.logs.sink import Sink
 
 _NO_WATCH_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOENT, errno.ENOSYS})
 _INTERVAL_MS = 50
 
 
 def follow(
-    directory: str, advance: Callable[[bool], bool], sink: Sink, sink_fd: int, query: Query, ended_fd: int
+    directory: str,
+    advance: Callable[[bool], bool],
+    wait: Callable[["Changes", int], bool],
+    query: Query,
+    ended_fd: int,
 ) -> bool:
     """Let `advance` send what is new until the log is complete or `until` is past; False when the client left first.
 
     advance: called with True for the last time; it returns True when nothing more is wanted
+    wait: called with the changes and `ended_fd`. It sends what waits, and then waits until there may be more, as
+        `Changes.wait` does
     """
-    with _Changes(directory) as changes:
+    with Changes(directory) as changes:
         while True:
             changes.begin()
             # Checked before reading: what was written before the end was signalled is then certain to be read.
             last = bool(_ready({ended_fd: select.POLLIN}, 0)) or 0 < query.until_ns <= time.time_ns()
             if advance(last) or last:
                 return True
-            sink.flush()
-            wait = changes.patience_ms
-            if query.until_ns > 0:
-                rest = max(query.until_ns - time.time_ns(), 0) // 1_000_000 + 1
-                wait = rest if wait is None else min(wait, rest)
-            ready = _ready({sink_fd: 0, ended_fd: select.POLLIN, changes.fd: select.POLLIN}, wait)
-            if sink_fd in ready:
+            if not wait(changes, ended_fd):
                 return False
-            if changes.fd in ready:
-                changes.drain()
 
 
-class _Changes:
-    """A watch on one directory: `fd` is readable after a change.
-
-    Without a watch, `fd` is -1 and `patience_ms` is short.
-    """
+class Changes:
+    """A watch on one directory: `fd` is readable after a change. Without a watch it is -1, and waits are short."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -69,14 +63,18 @@ class _Changes:
             if error.errno not in _NO_WATCH_LEFT:
                 raise
 
-    @property
-    def patience_ms(self) -> int | None:
-        """How long to wait at most before looking again: for ever (None) when the kernel reports changes."""
-        return None if self.fd >= 0 else _INTERVAL_MS
-
-    def drain(self) -> None:
-        """Reads the events away. Which events they were does not matter, because the reader looks at everything."""
-        inotify.read(self.fd)
+    def wait(self, sink_fd: int, query: Query, ended_fd: int) -> bool:
+        """Waits for a change, for the log's end or for the query's; False when the client has left."""
+        wait = None if self.fd >= 0 else _INTERVAL_MS
+        if query.until_ns > 0:
+            rest = max(query.until_ns - time.time_ns(), 0) // 1_000_000 + 1
+            wait = rest if wait is None else min(wait, rest)
+        ready = _ready({sink_fd: 0, ended_fd: select.POLLIN, self.fd: select.POLLIN}, wait)
+        if sink_fd in ready:
+            return False
+        if self.fd in ready:
+            inotify.read(self.fd)  # which events they are does not matter, because the reader looks at everything
+        return True
 
     def close(self) -> None:
         """Closes the watch's descriptor."""
@@ -84,7 +82,7 @@ class _Changes:
             os.close(self.fd)
         self.fd = -1
 
-    def __enter__(self) -> "_Changes":
+    def __enter__(self) -> "Changes":
         return self
 
     def __exit__(self, *failure: object) -> None:

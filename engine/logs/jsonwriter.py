@@ -14,10 +14,10 @@ from engine.logs import format, lasting
 from engine.logs.openlog import IDLE, UNTOLD, OpenLog
 
 if TYPE_CHECKING:  # the spawner keeps their code, and few monitors run it
-    from engine.logs import compress, jsonreader
+    from engine.logs import compress, jsonfiles
 else:
     compress = late("engine.logs.compress")
-    jsonreader = late("engine.logs.jsonreader")
+    jsonfiles = late("engine.logs.jsonfiles")
 
 _OUT = 64 * 1024  # bytes of lines that are written at once
 _SEARCHED = 256 * 1024  # bytes at the end of a file in which a torn line is looked for
@@ -28,6 +28,9 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0
 _ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r"}
 _INVALID = dict.fromkeys(range(56448, 56576), "\\ufffd")  # what surrogateescape makes of one invalid byte
 _TABLE = _ESCAPES | _INVALID
+_OF_LINES = {code: said for code, said in _TABLE.items() if code != ord("\n")}  # for several lines at once
+_SPECIAL = bytes(byte for byte in range(256) if byte != 0x0A and (byte in _ESCAPES or byte >= 0x80))
+_BEGIN = b'{"log":"'
 
 
 def escape(text: bytes) -> bytes:
@@ -42,8 +45,20 @@ def rfc3339_nano(time_ns: int) -> bytes:
 
 def line(stream: int, text: bytes, time_ns: int, attributes: bytes) -> bytes:
     """One line of the log. attributes: `"attrs":{...},` or empty."""
-    stamp = rfc3339_nano(time_ns)
-    return b'{"log":"%b","stream":"%b",%b"time":"%b"}\n' % (escape(text), _NAMES[stream], attributes, stamp)
+    return _BEGIN + escape(text) + _ending(stream, time_ns, attributes)
+
+
+def lines(stream: int, text: bytes, time_ns: int, attributes: bytes) -> bytes:
+    """Several lines of the same time. text: each has its newline."""
+    if len(text.translate(None, _SPECIAL)) < len(text):
+        text = text.decode("utf-8", "surrogateescape").translate(_OF_LINES).encode()
+    ending = b"\\n" + _ending(stream, time_ns, attributes)
+    return _BEGIN + text[:-1].replace(b"\n", ending + _BEGIN) + ending
+
+
+def _ending(stream: int, time_ns: int, attributes: bytes) -> bytes:
+    """What stands behind the text of a line."""
+    return b'","stream":"%b",%b"time":"%b"}\n' % (_NAMES[stream], attributes, rfc3339_nano(time_ns))
 
 
 class _Line:
@@ -113,6 +128,10 @@ class JsonWriter(OpenLog):
         data, place, failed = bytes(payload), 0, None
         progress = self._lines[stream]
         while place < len(data):
+            if not progress.held and not progress.partial and (end := _whole_lines(data, place)) > place:
+                failed = self._add_lines(stream, data[place:end]) or failed
+                place = end
+                continue
             end = min(len(data), place + format.LINE_LIMIT - len(progress.held))
             newline = data.find(b"\n", place, end)
             end = newline if newline >= 0 else end
@@ -141,7 +160,7 @@ class JsonWriter(OpenLog):
         return self._lines[stream].held
 
     def later(self, place: tuple[int, int]) -> Iterable[tuple[int, bytes]]:
-        return jsonreader.later(self.directory_fd, self.name.decode(), place)
+        return jsonfiles.later(self.directory_fd, self.name.decode(), place)
 
     def compress_older(self) -> None:
         compress.compress_all(self.directory_fd, self.name.decode(), self.max_files - 1)
@@ -170,6 +189,26 @@ class JsonWriter(OpenLog):
             failed = error
         self._out.append(line(stream, text, progress.first_ns, self._attributes))
         self._out_size += len(self._out[-1])
+        return failed
+
+    def _add_lines(self, stream: int, text: bytes) -> OSError | None:
+        """Make lines of the text, each of which has its end. Returns the error of a rotation, as `_add` does."""
+        made, failed = lines(stream, text, self.last_ns, self._attributes), None
+        while made:
+            left, end = self.limit - self.position - self._out_size, len(made)
+            if self.limit > 0 and not self.busy and left <= end:
+                # A line goes into the file in which it begins.
+                try:
+                    if left <= 0:
+                        self._flush()
+                        self.rotate()
+                except OSError as error:
+                    failed = error
+                left = max(self.limit - self.position - self._out_size, 1)
+                end = made.find(b"\n", left - 1) + 1 or end
+            self._out.append(made[:end])
+            self._out_size += end
+            made = made[end:]
         return failed
 
     def _flush(self) -> None:
@@ -244,6 +283,13 @@ class JsonWriter(OpenLog):
             return size + os.write(self.log_fd, b"\n")  # no line of this engine: it is ended where it stands
         os.ftruncate(self.log_fd, start + whole)
         return start + whole
+
+
+def _whole_lines(data: bytes, place: int) -> int:
+    """The end of the whole lines from a place on, if none is so long that it is cut; else the place."""
+    end = data.rfind(b"\n", place) + 1
+    long = end - place > format.LINE_LIMIT and max(map(len, data[place:end].split(b"\n"))) >= format.LINE_LIMIT
+    return place if end <= place or long else end
 
 
 def _unless_missing(call: Callable[..., None], *arguments: str, **directories: int) -> None:

@@ -9,6 +9,32 @@ from engine.logs import format
 from engine.logs.query import Query
 
 
+class _Heads(dict[int, bytes]):
+    """The headers of one stream's frames, by the length of what is in them."""
+
+    def __init__(self, stream: int) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def __missing__(self, length: int) -> bytes:
+        head = format.FRAME.pack(self._stream, length)
+        if length <= format.LINE_LIMIT:
+            self[length] = head
+        return head
+
+
+_HEADS = {stream: _Heads(stream) for stream in format.STREAMS}
+
+
+def framed(stream: int, text: bytes) -> bytes:
+    """Whole lines, each with its newline, as a frame each."""
+    lines = text.splitlines(True) if b"\r" not in text else [line + b"\n" for line in text[:-1].split(b"\n")]
+    out = [b""] * (2 * len(lines))
+    out[::2] = map(_HEADS[stream].__getitem__, map(len, lines))
+    out[1::2] = lines
+    return b"".join(out)
+
+
 class _Line:
     """The line in progress on one stream: the bytes not yet sent, and what was decided when it began."""
 
@@ -44,6 +70,12 @@ class Lines:
             return b""
         out, start = [], 0
         while start < len(payload):
+            if not line.inside and (end := _whole_lines(payload, start)) > start:
+                self._begin(line, time_ns)
+                if line.wanted:
+                    out.append(self._whole(stream, line, payload[start:end]))
+                line.inside, start = False, end
+                continue
             if not line.inside:
                 self._begin(line, time_ns)
             newline = payload.find(b"\n", start)
@@ -70,8 +102,20 @@ class Lines:
         line.wanted = self._query.first_ns <= time_ns <= self._query.last_ns
         line.dress = (format.stamp(time_ns) if self._query.timestamps else b"") + self._query.prefix
 
+    def _whole(self, stream: int, line: _Line, text: bytes) -> bytes:
+        if line.dress:
+            text = line.dress + text[:-1].replace(b"\n", b"\n" + line.dress) + b"\n"
+        return text if self._query.tty else framed(stream, text)
+
     def _piece(self, stream: int, line: _Line) -> bytes:
         piece = line.dress + line.held
         line.dress = b""
         line.held.clear()
         return piece if self._query.tty else format.FRAME.pack(stream, len(piece)) + piece
+
+
+def _whole_lines(payload: bytes, start: int) -> int:
+    """The end of the whole lines from a place on, if none is so long that it is cut; else the place."""
+    end = payload.rfind(b"\n", start) + 1
+    long = end - start > format.LINE_LIMIT and max(map(len, payload[start:end].split(b"\n"))) >= format.LINE_LIMIT
+    return start if end <= start or long else end

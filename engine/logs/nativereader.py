@@ -9,10 +9,9 @@ from _muxer._native import ffi, lib
 from engine.logs.query import Query
 
 
-def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:
-    """Writes the wanted lines of a log to `sink_fd`, in the same way as `engine.logs.reader.send`. Raises OSError."""
-    prefix = ffi.from_buffer(query.prefix)
-    asked = ffi.new(
+def asked(query: Query, chunked: bool, prefix: bytes) -> "ffi.Query":
+    """The query as C has it. prefix: is not copied, and has to stay"""
+    return ffi.new(
         "struct mux_query *",
         {
             "want_stdout": query.stdout,
@@ -23,12 +22,16 @@ def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ende
             "first_ns": query.first_ns,
             "last_ns": query.last_ns,
             "tail": -1 if query.tail is None else max(query.tail, 0),
-            "prefix": ffi.cast("uint8_t *", prefix),
-            "prefix_size": len(query.prefix),
+            "prefix": ffi.cast("uint8_t *", ffi.from_buffer(prefix)),
+            "prefix_size": len(prefix),
         },
     )
+
+
+def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ended_fd: int | None = None) -> bool:
+    """Writes the wanted lines of a log to `sink_fd`, in the same way as `engine.logs.reader.send`. Raises OSError."""
     ended = -1 if ended_fd is None else ended_fd
-    result = lib.mux_send(os.fsencode(directory), sink_fd, asked, ended)
+    result = lib.mux_send(os.fsencode(directory), sink_fd, asked(query, chunked, query.prefix), ended)
     if result < 0:
         raise OSError(-result, os.strerror(-result))
     return result == 1

@@ -9,7 +9,7 @@ import os
 from functools import partial
 
 from engine.logs import seek
-from engine.logs.following import follow
+from engine.logs.following import Changes, follow
 from engine.logs.lines import Lines
 from engine.logs.query import Query
 from engine.logs.segment import Segment
@@ -29,8 +29,14 @@ def send(directory: str, sink_fd: int, query: Query, chunked: bool = False, ende
         with _Reading(directory, query, ended_fd is not None) as reading:
             if ended_fd is None:
                 reading.advance(sink, last=True)
-            elif not follow(directory, partial(reading.advance, sink), sink, sink_fd, query, ended_fd):
-                return False
+            else:
+
+                def wait(changes: Changes, ended: int) -> bool:
+                    sink.flush()
+                    return changes.wait(sink_fd, query, ended)
+
+                if not follow(directory, partial(reading.advance, sink), wait, query, ended_fd):
+                    return False
         sink.finish()
     except OSError as error:
         if error.errno in GONE:

@@ -6,8 +6,10 @@ from engine.late import TYPE_CHECKING, late
 from engine.logs.query import Query
 
 if TYPE_CHECKING:  # the reader that is not chosen is never loaded
-    from engine.logs import nativereader, reader
+    from engine.logs import jsonreader, nativelines, nativereader, reader
 else:
+    jsonreader = late("engine.logs.jsonreader")
+    nativelines = late("engine.logs.nativelines")
     nativereader = late("engine.logs.nativereader")
     reader = late("engine.logs.reader")
 
@@ -20,3 +22,10 @@ def sender(muxer: str) -> Send:
     if muxer == "python":
         return reader.send
     return nativereader.send
+
+
+def lines(muxer: str) -> "jsonreader.Make":
+    """What takes the lines of a log of JSON lines apart, for `engine.logs.jsonreader.send`."""
+    if muxer == "python":
+        return jsonreader.PythonOut
+    return nativelines.Out

@@ -143,7 +143,6 @@ class _Work:
             args=arguments,
             layers=tuple(image.layers) if image else (),
             mounts=oldmounts.points(document.get("MountPoints"), self._target, self._telling, name),
-            log_asked=bool(log["Type"]),
             manifest=image.manifest if image else "",
             state=_state(document),
         )

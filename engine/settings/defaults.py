@@ -111,12 +111,12 @@ def _stop_timeout(text: str) -> str:
     return text
 
 
-LOG_DRIVER = "local"
+LOG_DRIVER = "json-file"
 """The log driver of a daemon that is told none."""
 OPTIONS = (
     Option(
         "log-driver",
-        "Log driver of containers that ask for none: local, json-file, syslog, journald, gelf, fluentd, splunk, none",
+        "Log driver of containers that ask for none: json-file, local, syslog, journald, gelf, fluentd, splunk, none",
         default=LOG_DRIVER,
         value="driver",
         key="log-driver",

@@ -10,7 +10,6 @@ from urllib.parse import quote
 from tests.harness.daemon import Daemon
 
 VERSIONS = ("/v1.24", "/v1.45", "/v1.51", "")
-SDK = {"User-Agent": "docker-sdk-python/7.1.0"}
 CHECK = {"Test": ["CMD-SHELL", "test ! -e /sick"], "Interval": 300_000_000, "Timeout": 2_000_000_000, "Retries": 1}
 
 
@@ -20,10 +19,10 @@ def without_sizes(entry: dict) -> dict:
     return entry
 
 
-def inspected(daemon: Daemon, version: str, container: str, headers: dict[str, str]) -> tuple[object, object]:
+def inspected(daemon: Daemon, version: str, container: str) -> tuple[object, object]:
     """What is kept, and what is made anew just after it."""
     path = f"{version}/containers/{container}/json"
-    kept, anew = (daemon.request("GET", path + sizes, headers=headers).json() for sizes in ("", "?size=1"))
+    kept, anew = (daemon.request("GET", path + sizes).json() for sizes in ("", "?size=1"))
     return kept, without_sizes(anew)
 
 
@@ -44,22 +43,19 @@ def equal(ask: Callable[..., tuple[object, object]], *arguments: object) -> obje
         time.sleep(0.02)
 
 
-FORMS = [(version, headers) for version in VERSIONS for headers in ({}, SDK)]
-
-
 def looks(daemon: Daemon, container: str) -> list[object]:
     """What each form of both calls shows, checked against the same made anew.
 
     Only the last form that was asked for is kept. So each form is asked for from the last one to the first and back.
     """
-    for version, headers in reversed(FORMS):
-        equal(inspected, daemon, version, container, headers)
+    for version in reversed(VERSIONS):
+        equal(inspected, daemon, version, container)
         equal(listed, daemon, version, container)
     return [
         found
-        for version, headers in FORMS
+        for version in VERSIONS
         for found in (
-            equal(inspected, daemon, version, container, headers),
+            equal(inspected, daemon, version, container),
             equal(listed, daemon, version, container),
         )
     ]

@@ -1,6 +1,7 @@
 """The log drivers, each through real containers: what they write, who gets it, and what of it can be read again."""
 
 import contextlib
+import json
 import os
 import re
 import socket
@@ -25,22 +26,46 @@ BOTH = "echo out; sleep 0.1; echo err >&2"
 # What a container gets that asks for none.
 
 
-def test_local_is_the_default_and_says_so(daemon: Daemon, ended: Callable[..., str]) -> None:
-    """In inspect and in info; a log of the engine's own has no LogPath."""
-    shown = daemon.inspect(ended("echo hello"))
-    assert (shown["HostConfig"]["LogConfig"], shown["LogPath"]) == ({"Type": "local", "Config": {}}, "")
+CAPPED = {"Type": "json-file", "Config": {"max-size": "20m", "max-file": "5"}}
+
+
+def test_json_file_is_the_default_and_says_so(daemon: Daemon, ended: Callable[..., str]) -> None:
+    """In inspect and in info, with the file that other programs of the host read."""
+    one = ended("echo hello")
+    shown = daemon.inspect(one)
+    assert shown["HostConfig"]["LogConfig"] == CAPPED
+    assert shown["LogPath"] == f"{daemon.data_root}/containers/{one}/{one}-json.log"
+    assert json.loads(Path(shown["LogPath"]).read_text())["log"] == "hello\n"
+    assert daemon.inspect(ended("echo hello", **driver("local")))["LogPath"] == ""
     info = daemon.request("GET", "/info").json()
-    assert info["LoggingDriver"] == "local"
+    assert info["LoggingDriver"] == "json-file"
     assert {"local", "json-file", "syslog", "journald"} <= set(info["Plugins"]["Log"])
 
 
 def test_the_default_is_capped(daemon: Daemon, ended: Callable[..., str]) -> None:
     """At five times 20 MB: of 130 MB the last hundred or so stay."""
     one = ended("yes 0123456789012345678901234567890123456789 | head -c 130000000")
-    log = daemon.data_root / "containers" / one / "log"
-    sizes = [path.stat().st_size for path in sorted(log.glob("*.log"))]
+    path = Path(daemon.inspect(one)["LogPath"])
+    sizes = [each.stat().st_size for each in sorted(path.parent.glob(f"{path.name}*"))]
     assert len(sizes) == 5
-    assert all(20_000_000 <= size < 20_100_000 for size in sizes[:-1])
+    assert all(20_000_000 <= size < 20_001_000 for size in sizes[1:])
+
+
+@pytest.mark.parametrize(
+    ("options", "config"),
+    [
+        ({"labels": "a"}, {"labels": "a", **CAPPED["Config"]}),
+        ({"max_file": "1"}, {"max-file": "1"}),
+        ({"max_size": "3k"}, {"max-size": "3k"}),
+        ({"compress": "true"}, {"compress": "true"}),
+    ],
+)
+def test_who_says_something_of_the_size_gets_just_that(
+    daemon: Daemon, options: dict[str, str], config: dict[str, str]
+) -> None:
+    """And one file without bound by naming one file, as with docker."""
+    one = daemon.create("true", **driver("json-file", **options))
+    assert daemon.inspect(one)["HostConfig"]["LogConfig"]["Config"] == config
 
 
 def test_a_daemons_settings_are_for_who_asks_for_no_driver(make_daemon: Callable[..., Daemon]) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.api.logdrivers import heard
+from tests.api.logdrivers import driver, heard
 from tests.harness import frames
 from tests.harness.daemon import Daemon
 from tests.harness.listening import until
@@ -69,8 +69,9 @@ def test_tail_takes_the_last_lines(daemon: Daemon, ended: Callable[..., str], ta
 
 
 def test_tail_counts_lines_of_the_streams_asked_for(daemon: Daemon, ended: Callable[..., str]) -> None:
-    """Not those of the other."""
-    assert lines(daemon, ended(BOTH), "stdout=1&tail=2") == [b"out 2\n", b"out 3\n"]
+    """Not those of the other, where the form is the engine's own; in docker's all are counted."""
+    assert lines(daemon, ended(BOTH, **driver("local")), "stdout=1&tail=2") == [b"out 2\n", b"out 3\n"]
+    assert lines(daemon, ended(BOTH), "stdout=1&tail=2") == [b"out 3\n"]
 
 
 def test_timestamps_are_rfc3339_with_nine_digits(daemon: Daemon, ended: Callable[..., str]) -> None:
@@ -113,13 +114,15 @@ def test_details_are_put_in_front(daemon: Daemon, ended: Callable[..., str]) -> 
 
 
 def test_a_long_line_is_cut_in_frames_and_lost_nothing(daemon: Daemon, ended: Callable[..., str]) -> None:
-    """16 KiB a frame at most, the stamp only at the line's start."""
-    one = ended("head -c 100000 /dev/zero | tr '\\0' x; echo; echo next")
-    found = lines(daemon, one, "stdout=1")
-    assert b"".join(found) == b"x" * 100_000 + b"\nnext\n"
-    assert max(map(len, found)) <= 16384 + 1
-    stamped = b"".join(lines(daemon, one, "stdout=1&timestamps=1"))
-    assert len(re.findall(rb"\d{4}-\d\d-\d\dT\S+Z ", stamped)) == 2
+    """16 KiB a frame at most, the stamp only at the line's start; in docker's form each piece has that of the first."""
+    script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo next"
+    for form, stamps in (("local", 2), ("json-file", 8)):
+        one = ended(script, **driver(form))
+        found = lines(daemon, one, "stdout=1")
+        assert b"".join(found) == b"x" * 100_000 + b"\nnext\n"
+        assert max(map(len, found)) <= 16384 + 1
+        stamped = b"".join(lines(daemon, one, "stdout=1&timestamps=1"))
+        assert len(re.findall(rb"\d{4}-\d\d-\d\dT\S+Z ", stamped)) == stamps
 
 
 def test_an_unterminated_last_line_is_there(daemon: Daemon, ended: Callable[..., str]) -> None:
@@ -128,9 +131,10 @@ def test_an_unterminated_last_line_is_there(daemon: Daemon, ended: Callable[...,
 
 
 def test_bytes_are_passed_as_they_are(daemon: Daemon, ended: Callable[..., str]) -> None:
-    """Zero bytes, no UTF-8, carriage returns."""
-    one = ended("printf 'a\\0b\\377\\r\\n\\n\\n'")
-    assert b"".join(lines(daemon, one, "stdout=1")) == b"a\0b\xff\r\n\n\n"
+    """Zero bytes, no UTF-8, carriage returns; but docker's form has text, and bytes that are none are U+FFFD in it."""
+    script = "printf 'a\\0b\\377\\r\\n\\n\\n'"
+    assert b"".join(lines(daemon, ended(script, **driver("local")), "stdout=1")) == b"a\0b\xff\r\n\n\n"
+    assert b"".join(lines(daemon, ended(script), "stdout=1")) == b"a\0b\xef\xbf\xbd\r\n\n\n"
 
 
 def test_a_terminals_log_is_raw(daemon: Daemon, ended: Callable[..., str]) -> None:

@@ -37,9 +37,9 @@ def test_run_returns_the_output(sdk):
 
 
 def test_run_returns_the_output_of_the_default_log(sdk):
-    """It reads only logs of drivers that it knows, and `local`, which is the default, is none of them."""
+    """It reads only logs of drivers that it knows."""
     assert sdk.containers.run("busybox", "echo hi", remove=True) == b"hi\n"
-    assert sdk.info()["LoggingDriver"] == "local"
+    assert sdk.info()["LoggingDriver"] == "json-file"
 
 
 def test_a_driver_that_was_asked_for_is_shown_as_it_is(made):

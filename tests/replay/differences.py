@@ -21,7 +21,7 @@ def meant(calls: tuple[int, ...], what: str, where: str, reason: str) -> Meant:
 
 
 OWN_DEFAULTS = {
-    "HostConfig.LogConfig": "the engine's own form, capped, where the recording's grew without bound in json-file's",
+    "HostConfig.LogConfig": "capped at five files of 20 MB, where the recording's log grew without bound",
     "HostConfig.CgroupnsMode": "a cgroup namespace of its own on version 1 too, where the recording's host had none",
 }
 
@@ -43,7 +43,11 @@ OTHER_EVENTS = {
     ): "told as of every other kind; the definition lists it, this dockerd's store of images forgot it",
 }
 
+INSPECTED = (84, 88, 94, 98, 102, 106, 110, 112, 113, 134, 162, 174, 200, 203, 265)
+
 DIFFERENCES = (
+    meant(INSPECTED, "extra", r"HostConfig\.LogConfig\.Config\.max-(size|file)", OWN_DEFAULTS["HostConfig.LogConfig"]),
+    meant((142,), "text", "", "the last line of both is stdout's in the recording, and stderr's in the replay"),
     meant((4, 5), "text", "|message", "the recording's daemon speaks 1.40 to 1.56, this engine 1.24 to 1.54"),
     meant((3, 10), "missing", r"Components\[\]\.Details\.Module(Version)?", "a Go module's name and version"),
     meant((3, 10), "extra", r"Components\[\]\.Details\.PythonVersion", "what runs it, in place of the Go version"),

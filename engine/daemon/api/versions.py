@@ -19,7 +19,6 @@ NEWEST: Version = (1, 54)
 OLDEST = (1, 24)
 NEWEST_TEXT = "1.54"
 OLDEST_TEXT = "1.24"
-PYTHON_SDK = "docker-sdk-python/"  # the beginning of its User-Agent
 OLD_COMPOSE, OLD_COMPOSE_SPEAKS = "docker-compose/1.", "1.41"
 
 _BUILD_IDS_SINCE = (1, 30)
@@ -243,23 +242,15 @@ def _with_old_networks(version: Version, body: Object) -> Object:
     return {**body, "NetworkingConfig": {**networking, "EndpointsConfig": endpoints}} if endpoints else body
 
 
-def container(version: Version, user_agent: str, shown: Object, log_asked: bool) -> Object:
-    """The answer of GET /containers/{id}/json.
-
-    The docker SDK for Python is told `json-file` where `local` is only the default. Its `containers.run` reads the
-    output only when the driver has one of the two names that it knows, and otherwise returns nothing.
-    log_asked: whether the client that created the container has named a log driver
-    """
+def container(version: Version, shown: Object) -> Object:
+    """The answer of GET /containers/{id}/json."""
     if version < (1, 52):
         shown = _of_graph_drivers(shown)
     if version < (1, 45):
         shown = _with_short_aliases(shown)
     if version < (1, 48):
         shown.pop("ImageManifestDescriptor", None)
-    log_config = shown["HostConfig"]["LogConfig"]
-    if log_asked or log_config["Type"] != "local" or not user_agent.startswith(PYTHON_SDK):
-        return shown
-    return {**shown, "HostConfig": {**shown["HostConfig"], "LogConfig": {**log_config, "Type": "json-file"}}}
+    return shown
 
 
 def listed_container(version: Version, shown: Object) -> Object:

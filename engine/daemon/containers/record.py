@@ -157,7 +157,6 @@ class Container:
     path, args: Entrypoint and Cmd joined, as inspect shows them
     layers: the directories of the image's layers, relative to the layer root, lowest first
     mounts: its mount points as the API's MountPoint, each with what the engine needs under `Spec`
-    log_asked: whether the client has named a log driver
     secrets: variables (`NAME=value`) that its process gets and that nothing else shows or keeps, for a step of a build
     linked: the variables of its links at its last start, see `endpoints.linkvariables`
     process_label, file_label: its SELinux labels (see `security.labels`); empty for none
@@ -197,7 +196,6 @@ class Container:
     args: list[str]
     layers: tuple[str, ...]
     mounts: tuple[MountPoint, ...] = ()
-    log_asked: bool = True
     manifest: str = ""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     linked: tuple[str, ...] = ()

@@ -87,7 +87,7 @@ _STATE = (
     "stopped_by_hand",
 )
 _IDENTITY = ("id", "name", "created_ns", "image", "image_id")
-_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "log_asked", "manifest")
+_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "manifest")
 _COLUMNS = (*_IDENTITY, "settings", *_STATE)
 
 _INSERT = f"INSERT INTO containers ({', '.join(_IDENTITY)}, settings) VALUES ({', '.join('?' * len(_IDENTITY))}, ?)"
@@ -167,6 +167,7 @@ def _settings(container: Container) -> str:
 def _container(row: sqlite3.Row, health: str | None) -> Container:
     values = dict(zip(_COLUMNS, row, strict=True))
     settings = json.loads(values["settings"])
+    settings.pop("log_asked", None)  # an engine whose default was another log driver wrote it
     settings["layers"] = tuple(settings["layers"])
     settings["mounts"] = tuple(settings.get("mounts", ()))  # absent where an engine without mounts wrote it
     state = State(**{column: values[column] for column in _STATE})

@@ -13,10 +13,17 @@ from engine.logs.target import LINES, Config, LogTarget, Place
 OPTIONS = attributes.OPTIONS | {"max-size", "max-file", "compress"}
 UNKNOWN = "unknown log opt '%s' for json-file log driver"
 DEFAULT_SIZE, DEFAULT_FILES = 0, 1
+CAPPED: Config = {"max-size": "20m", "max-file": "5"}
+"""The options of a log of which nothing else says how large it may get, so that a container does not fill the disk."""
 
 
 def check(_config: Config) -> None:
     """Create looks at none of its values, as in dockerd."""
+
+
+def capped(config: Config) -> Config:
+    """A container's options, with a cap where no option is about the size of its log."""
+    return config if config.keys() & {*CAPPED, "compress"} else {**CAPPED, **config}
 
 
 def target(config: Config, described: Described, place: Place) -> LogTarget:

@@ -1,4 +1,4 @@
-"""The options of the log driver `local`, the default: the engine's own log format (see `engine.logs.format`).
+"""The options of the log driver `local`: the engine's own log format (see `engine.logs.format`).
 
 Pure; used by the daemon's request threads. The options are dockerd's, and the size is capped as in dockerd. In the
 engine's own format a reader seeks, which it cannot in compressed files. So a log with `compress`, which is off here

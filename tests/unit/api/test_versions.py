@@ -150,20 +150,6 @@ def test_lines_have_their_own_type_since_1_53():
     assert versions.event_types((1, 53))[0] == "application/jsonl"
 
 
-def test_the_python_sdk_is_told_of_a_driver_that_it_can_read():
-    """Only of the default, which nobody asked for; every other client sees what is there."""
-    shown = {"Id": "1", "HostConfig": {"LogConfig": {"Type": "local", "Config": {"max-file": "2"}}, "Memory": 1}}
-    journald = {"HostConfig": {"LogConfig": {"Type": "journald", "Config": {}}}}
-    sdk, cli = "docker-sdk-python/7.1.0", "Docker-Client/28.5.1 (linux)"
-    assert versions.container((1, 54), sdk, shown, log_asked=False) == {
-        "Id": "1",
-        "HostConfig": {"LogConfig": {"Type": "json-file", "Config": {"max-file": "2"}}, "Memory": 1},
-    }
-    for same in ((cli, shown, False), (sdk, shown, True), ("", shown, False), (sdk, journald, False)):
-        assert versions.container((1, 54), *same) is same[1]
-    assert shown["HostConfig"]["LogConfig"]["Type"] == "local"
-
-
 def test_a_container_had_a_graph_driver_and_one_address_of_its_own_until_1_51():
     """Storage took the first one's place, and the second is each network's."""
     networks = {"bridge": {"IPAddress": "172.17.0.2", "Gateway": "172.17.0.1", "IPPrefixLen": 16, "Aliases": None}}
@@ -173,8 +159,8 @@ def test_a_container_had_a_graph_driver_and_one_address_of_its_own_until_1_51():
         "HostConfig": {"LogConfig": {"Type": "json-file"}},
         "NetworkSettings": {"Ports": {}, "Networks": networks},
     }
-    assert versions.container((1, 52), "curl", shown, True) == shown
-    older = versions.container((1, 51), "curl", shown, True)
+    assert versions.container((1, 52), shown) == shown
+    older = versions.container((1, 51), shown)
     assert "Storage" not in older and older["GraphDriver"] == {"Name": "overlayfs", "Data": None}
     settings = older["NetworkSettings"]
     assert settings["Networks"] == networks and settings["Ports"] == {}
@@ -191,8 +177,8 @@ def test_a_container_names_the_manifest_of_its_image_since_1_48():
         "HostConfig": {"LogConfig": {"Type": "json-file"}},
         "NetworkSettings": {"Networks": {}},
     }
-    assert versions.container((1, 48), "curl", shown, True)["ImageManifestDescriptor"] == {"size": 1}
-    assert "ImageManifestDescriptor" not in versions.container((1, 47), "curl", shown, True)
+    assert versions.container((1, 48), shown)["ImageManifestDescriptor"] == {"size": 1}
+    assert "ImageManifestDescriptor" not in versions.container((1, 47), shown)
 
 
 @pytest.mark.parametrize(
@@ -259,9 +245,9 @@ def test_a_container_s_short_id_was_one_of_its_aliases_until_1_44():
         "HostConfig": {"LogConfig": {"Type": "none", "Config": {}}},
         "NetworkSettings": {"Networks": networks},
     }
-    found = versions.container((1, 44), "", shown, True)["NetworkSettings"]["Networks"]
+    found = versions.container((1, 44), shown)["NetworkSettings"]["Networks"]
     assert found == {"bridge": {"Aliases": None}, "net": {"Aliases": ["web", "0123456789ab"]}}
-    assert versions.container((1, 45), "", shown, True)["NetworkSettings"]["Networks"] == networks
+    assert versions.container((1, 45), shown)["NetworkSettings"]["Networks"] == networks
     assert networks["net"]["Aliases"] == ["web"]
 
 

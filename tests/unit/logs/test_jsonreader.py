@@ -12,16 +12,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.logs import compress, format, jsonlines, jsonreader, jsonwriter
+import _muxer
+from engine.logs import compress, format, jsonfiles, jsonlines, jsonreader, jsonwriter, sending
 from engine.logs.jsonlines import Message, parse
 from engine.logs.jsonwriter import JsonWriter
 from engine.logs.openlog import IDLE
 from engine.logs.query import Query
 from tests.unit.muxer.played import frame
 
+MUXERS = ("python", *(("c",) if _muxer.built() else ()))
+
 
 def read(directory, query=None, **how) -> bytes:
-    """All that is sent for a query."""
+    """All that is sent for a query, by either muxer alike."""
+    first, *others = (_read(directory, query, make=sending.lines(muxer), **how) for muxer in MUXERS)
+    plain = unchunked if how.get("chunked") else bytes
+    assert all(plain(other) == plain(first) for other in others)
+    return first
+
+
+def unchunked(body: bytes) -> bytes:
+    """What an HTTP body in chunks says, whatever their sizes are."""
+    said = b""
+    while not body.startswith(b"0\r\n\r\n"):
+        size, _, rest = body.partition(b"\r\n")
+        said, body = said + rest[: int(size, 16)], rest[int(size, 16) :].removeprefix(b"\r\n")
+    assert body == b"0\r\n\r\n"
+    return said
+
+
+def _read(directory, query, **how) -> bytes:
     near, far = socket.socketpair()
     got = bytearray()
 
@@ -101,6 +121,110 @@ def test_the_tail_is_the_last_lines_of_all_files(tmp_path_factory, sizes, tail, 
     assert read(directory, Query(tail=tail, tty=True)) == b"".join(said[len(said) - min(tail, len(said)) :])
 
 
+ODD = (
+    b"",
+    b"{}",
+    b"[",
+    b'{"log":"a\\ud83d\\ude00b\\ud800\\u0041\\udc00\\ud83d\\ud83d\\ude00\\/\\b\\f\\t\\u00e4\\u2028\\"\\\\n","stream":"stdout","time":"2024-02-29T12:00:00Z"}',
+    b'{"log":"\\ud83d\\u12","stream":"stdout","time":"2024-02-29T12:00:00Z"}',
+    b'{"log":"\\x41","stream":"stdout","time":"2024-02-29T12:00:00Z"}',
+    b'{"log":"raw\x01 \xff\xe4\xc3\xa4 \xed\xa0\x80","stream":"stderr","time":"2024-02-29T12:00:00.5Z"}',
+    b'{"log":"both\\n\xff","stream":"stderr","time":"2024-02-29T12:00:00.5Z"}',
+    b'{"stream":"stdout","time":"2024-02-29T12:00:00Z"}',
+    b'{"time":"2024-02-29T14:00:00+02:00","log":"turned","stream":"stderr"}',
+    b'{"log":"a","stream":"stdout","attrs":{"a":"b c"},"time":"2024-02-29T12:00:00.25Z"}',
+    b'{"log":"b","stream":"stderr","attrs":{"a":"b c"},"time":"2024-02-29T12:00:00.25Z"}',
+    b'{"log":"c","stream":"stderr","attrs":{"a":"b c"},"log":"x","attrs":{"x":"y"},"time":"2024-02-29T12:00:00.25Z"}',
+    b'{"log":"d","stream":"stderr","attrs":{"a":1,"time":"no"},"time":"2024-02-29T12:00:00.25Z"}',
+    b'{"log":"e","stream":"stderr","attrs":{},"time":"2024-02-29T12:00:00.25Z"}',
+    b'{"log":"f","stream":"stdout","time":"2024-02-29T12:00:00.25Z"} ',
+    b'{"log":"g","stream":"stdout","time":"2024-02-29T12:00:00.25Z","x":1}',
+    b'{"log":"h","stream":"stdout","time":"2024-02-29T12:00:00.Z"}',
+    b'{"log":"i","stream":"stdout","time":"2024-02-29T12:00:00x25Z"}',
+    b'{"log":"j","stream":"stdout","time":"2024-02-29T12:00:00.1234567891Z"}',
+    b'{"log":"k","stream":"stdout","time":"2024-13-29T12:00:00Z"}',
+    b'{"log":"l","stream":"stdin","time":"2024-02-29T12:00:00Z"}',
+    b'{"log":"m\\n","stream":"stdout","time":"2600-01-01T00:00:00Z"}',
+    b'{"log":"n","stream":"stdout","time":"2024-02-29T12:00:00Z"',
+    b'{"log":"' + b"o" * 200_000 + b'\\n","stream":"stdout","time":"2024-02-29T12:00:00Z"}',
+    b'{"log":"' + b"p" * jsonlines.LONGEST + b'\\n","stream":"stdout","time":"2024-02-29T12:00:00Z"}',
+    b'{"log":"' + b"q" * jsonlines.LONGEST * 2 + b'\\n","stream":"stdout","time":"2024-02-29T12:00:00Z"}',
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(ODD),
+            st.builds(
+                jsonwriter.line,
+                st.sampled_from([1, 2]),
+                st.one_of(st.binary(max_size=60), st.text(max_size=40).map(str.encode)),
+                st.integers(1, 4).map(lambda second: second * 500_000_000),
+                st.sampled_from([b"", b'"attrs":{"a":"b"},', b'"attrs":{"a":"b","c":"d&e"},']),
+            ).map(bytes.rstrip),
+        ),
+        max_size=12,
+    ),
+    st.builds(
+        Query,
+        stdout=st.booleans(),
+        stderr=st.booleans(),
+        since_ns=st.sampled_from([0, 1_000_000_000]),
+        until_ns=st.sampled_from([0, 1_500_000_000]),
+        tail=st.one_of(st.none(), st.integers(0, 9)),
+        timestamps=st.booleans(),
+        tty=st.booleans(),
+    ),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+def test_both_muxers_read_whatever_stands_there_in_one_way(tmp_path_factory, lines, query, details, chunked, packed):
+    """Lines that docker writes, that another program has written, and what is damaged."""
+    directory = tmp_path_factory.mktemp("log")
+    data = b"".join(line + b"\n" for line in lines)
+    (directory / "x").write_bytes(b"" if packed else data)
+    if packed:
+        (directory / "x.1.gz").write_bytes(gzip.compress(data))
+    read(directory, query, details=details, chunked=chunked)
+
+
+def test_what_another_program_has_written_is_read_as_docker_reads_it(tmp_path):
+    (tmp_path / "x").write_bytes(b"\n".join(ODD[:11]) + b"\n")
+    said = [
+        'a\U0001f600b\ufffdA\ufffd\ufffd\U0001f600/\b\f\t\u00e4\u2028"\\n'.encode(),
+        "raw\x01 \ufffd\ufffd\u00e4 \ufffd\ufffd\ufffd".encode(),
+        "both\n\ufffd".encode(),
+        b"",
+        b"turned",
+        b"a",
+    ]
+    assert read(tmp_path, Query(tty=True)) == b"".join(said)
+
+
+LATER = 4 * 10**18
+"""A time in the next century: a writer takes its last time where that is later than now."""
+
+
+@pytest.mark.parametrize("since", range(0, 3000, 271))
+def test_lines_since_a_time_are_found_by_a_seek(tmp_path, since):
+    """Among those of several files, with long lines whose later pieces have the time of the first."""
+    with JsonWriter(str(tmp_path), "x", 300_000, 4) as log:
+        for number in range(3000):
+            log.last_ns = LATER + number
+            log.append(
+                1 + number % 2, b"%d " % number * (6000 if number % 500 == 7 else 30) + b"\n" * (number % 50 != 9)
+            )
+    paths = [path for path in (tmp_path / "x.3", tmp_path / "x.2", tmp_path / "x.1", tmp_path / "x") if path.exists()]
+    kept = [parse(line) for path in paths for line in path.read_bytes().splitlines()]
+    assert len(paths) > 2
+    wanted = b"".join(message.text for message in kept if message.time_ns >= LATER + since)
+    assert wanted
+    assert read(tmp_path, Query(tty=True, since_ns=LATER + since)) == wanted
+
+
 def test_a_torn_last_line_is_not_read(tmp_path):
     (tmp_path / "x").write_bytes(jsonwriter.line(1, b"whole\n", 1, b"") + b'{"log":"torn","stream":"std')
     assert read(tmp_path) == frame(1, b"whole\n")
@@ -113,8 +237,9 @@ def test_a_log_that_is_not_there_is_empty(tmp_path):
     assert read(tmp_path, chunked=True) == b"0\r\n\r\n"
 
 
+@pytest.mark.parametrize("muxer", MUXERS)
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed):
+def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed, muxer):
     """While files are renamed, compressed and cut under it."""
     near, far = socket.socketpair()
     near.settimeout(20)
@@ -122,7 +247,7 @@ def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed):
     following = threading.Thread(
         target=jsonreader.send,
         args=(str(tmp_path), "x", far.fileno(), Query(tty=True)),
-        kwargs={"ended_fd": ended},
+        kwargs={"ended_fd": ended, "make": sending.lines(muxer)},
     )
     following.start()
     got = bytearray()
@@ -150,6 +275,21 @@ def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed):
     assert bytes(got) == b"".join(b"line %d\n" % number for number in range(2000))
 
 
+def new(log) -> list[bytes]:
+    """The lines that a reader of a log has not read yet."""
+    found = []
+
+    def take(file) -> bool:
+        for block in jsonfiles.whole_lines(file):
+            messages = [parse(line) for line in block.splitlines()]
+            found.extend(message.text for message in messages)
+            log.last_ns = messages[-1].time_ns
+        return True
+
+    log.read_new(take)
+    return found
+
+
 class _Watched(JsonWriter):
     """A log that calls `look` after each renaming of its rotations."""
 
@@ -172,9 +312,9 @@ def test_a_rotation_that_stands_still_hides_no_line(tmp_path, steps):
     with _Watched(str(tmp_path), "x", 1, 9) as log, contextlib.ExitStack() as stack:
         for line in said[:4]:
             log.append(1, line)  # each line is in a file of its own
-            follower = stack.enter_context(jsonreader._Log(str(tmp_path), "x"))
+            follower = stack.enter_context(jsonfiles.Log(str(tmp_path), "x"))
             follower.begin(None)
-            places.append((len(list(follower.new())), follower, follower.position))
+            places.append((len(new(follower)), follower, follower.position))
 
         def look() -> None:
             nonlocal steps
@@ -184,14 +324,14 @@ def test_a_rotation_that_stands_still_hides_no_line(tmp_path, steps):
             for count, follower, place in places:
                 seen.append(read(tmp_path, Query(tty=True), after=place))
                 assert seen[-1] == b"".join(said[count:4])
-                followed.append([message.text for message in follower.new()])
+                followed.append(new(follower))
             assert read(tmp_path, Query(tty=True)) == b"".join(said[:4])
 
         log.look = look
         log.append(1, said[4])
         assert len(seen) == 4
         for (count, follower, _), before in zip(places, followed, strict=True):
-            assert before + [message.text for message in follower.new()] == said[count:]
+            assert before + new(follower) == said[count:]
 
 
 def test_what_came_later_is_found_over_a_rotation(tmp_path):
@@ -201,12 +341,13 @@ def test_what_came_later_is_found_over_a_rotation(tmp_path):
         place = jsonreader.send(str(tmp_path), "x", os.open(os.devnull, os.O_WRONLY), Query())
         log.append(2, b"three\nfour\nfive\nsix\n")
         assert len(os.listdir(tmp_path)) > 1
-        found = list(jsonreader.later(log.directory_fd, "x", place))
+        found = jsonfiles.later(log.directory_fd, "x", place)
     assert found == [(2, b"three\n"), (2, b"four\n"), (2, b"five\n"), (2, b"six\n")]
     assert read(tmp_path, Query(tty=True), after=place) == b"three\nfour\nfive\nsix\n"
 
 
-def test_a_file_cut_by_hand_is_followed_from_its_beginning(tmp_path):
+@pytest.mark.parametrize("muxer", MUXERS)
+def test_a_file_cut_by_hand_is_followed_from_its_beginning(tmp_path, muxer):
     ended = os.eventfd(0)
     near, far = socket.socketpair()
     near.settimeout(20)
@@ -215,7 +356,7 @@ def test_a_file_cut_by_hand_is_followed_from_its_beginning(tmp_path):
         following = threading.Thread(
             target=jsonreader.send,
             args=(str(tmp_path), "x", far.fileno(), Query(tty=True)),
-            kwargs={"ended_fd": ended},
+            kwargs={"ended_fd": ended, "make": sending.lines(muxer)},
         )
         following.start()
         assert near.recv(100) == b"before, and longer than what comes behind the cut\n"

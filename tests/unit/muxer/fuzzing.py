@@ -14,9 +14,9 @@ from _muxer.build import PARTS
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).with_name("fuzz")
 MUXER = ROOT / "_muxer"
-TARGETS = ("log", "pump", "keeper", "waiters", "proxy")
-"""The log's files read back; output, clients, their keys; what a launcher tells its keeper; who waits for the end; what
-a daemon tells the proxy, between its clients and the containers.
+TARGETS = ("log", "lines", "pump", "keeper", "waiters", "proxy")
+"""The log's files read back, of either form; output, clients, their keys; what a launcher tells its keeper; who waits
+for the end; what a daemon tells the proxy, between its clients and the containers.
 """
 # Of the part `process` those that fork (spawner.c, newborn.c) have no target, and the others are in the keeper's.
 SOURCES = tuple(f"{part}/{name}" for part in ("log", "pump") for name in PARTS[part])

@@ -10,7 +10,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 LATE = (
     "engine.proxy.main",
     "engine.resolver.main",
-    "engine.logs.jsonreader",
+    "engine.logs.jsonfiles",
     "engine.logs.compress",
     "engine.logs.drivers.syslog",
     "engine.logs.drivers.fluentsender",

@@ -20,11 +20,11 @@ from engine.logs.target import LINES, LogTarget, Place
 
 if TYPE_CHECKING:  # each is loaded by the first container that asks for it
     from engine.daemon.containers.output import plugged
-    from engine.logs import jsonreader
+    from engine.logs import details as attributes
     from engine.logs.drivers import fluentd, gelf, journald, none, splunk, syslog
 else:
     plugged = late("engine.daemon.containers.output.plugged")
-    jsonreader = late("engine.logs.jsonreader")
+    attributes = late("engine.logs.details")
     fluentd = late("engine.logs.drivers.fluentd")
     gelf = late("engine.logs.drivers.gelf")
     journald = late("engine.logs.drivers.journald")
@@ -58,6 +58,13 @@ def completed(asked: LogConfig, default_driver: str, default_options: tuple[str,
     if driver == default_driver:
         config = {**dict(each.split("=", 1) for each in default_options), **config}
     return {"Type": driver, "Config": config}
+
+
+def capped(log_config: LogConfig) -> LogConfig:
+    """The LogConfig of a new container, in which a log of JSON lines does not grow without bound unless asked to."""
+    if DRIVERS.get(log_config["Type"]) is not jsonfile:
+        return log_config
+    return {"Type": log_config["Type"], "Config": jsonfile.capped(log_config["Config"])}
 
 
 def check(log_config: LogConfig, plugins: Plugins | None = None) -> None:
@@ -172,4 +179,4 @@ def details(plugins: Plugins, container: Container) -> bytes:
     """The attributes of a log of frames, as `details` puts them before each line, and a space."""
     driver, config = _asked_for(plugins, container)
     shown = driver.details(config, _described(container))
-    return jsonreader.details_of(shown) if shown else b" "
+    return attributes.shown(shown) if shown else b" "

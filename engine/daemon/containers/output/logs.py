@@ -12,7 +12,7 @@ from engine.errors import Invalid, NotBuilt
 from engine.late import TYPE_CHECKING, late
 from engine.logs.drivers import jsonfile
 from engine.logs.query import Query
-from engine.logs.sending import sender
+from engine.logs.sending import lines, sender
 from engine.logs.target import LINES, NOTHING, PLUGIN
 
 if TYPE_CHECKING:  # loaded where a container has a log of JSON lines
@@ -58,7 +58,15 @@ def send(
             return None
         name = jsonfile.file(container.id)
         return jsonreader.send(
-            where.home, name, sink, query, details=details, chunked=chunked, ended_fd=ended, after=after
+            where.home,
+            name,
+            sink,
+            query,
+            details=details,
+            chunked=chunked,
+            ended_fd=ended,
+            after=after,
+            make=lines(engine.muxer),
         )
 
     if not follow:

@@ -106,9 +106,8 @@ def create(
         settings.merge_image(config, image.config.get("config") or {})
     settings.normalise(config)
     path, arguments = settings.command(config)
-    log_asked = bool(host_config["LogConfig"]["Type"])
-    host_config["LogConfig"] = logconfig.completed(
-        host_config["LogConfig"], engine.settings.log_driver, engine.settings.log_opts
+    host_config["LogConfig"] = logconfig.capped(
+        logconfig.completed(host_config["LogConfig"], engine.settings.log_driver, engine.settings.log_opts)
     )
     logconfig.check(host_config["LogConfig"], engine.plugins)
     name = naming.check(name) if name else None
@@ -127,7 +126,6 @@ def create(
         path=path,
         args=arguments,
         layers=trees.layers if trees else tuple(image.layers) if image else (),
-        log_asked=log_asked,
         manifest=image.manifest if image else "",
     )
     engine.containers.reserve(container, name)

@@ -25,11 +25,12 @@ def test_a_created_container_is_shown_as_dockerd_shows_it(tmp_path):
     engine = make_engine(tmp_path)
     container, _ = create(engine, "rec-one", {"Image": "busybox:latest", "Cmd": COMMAND}, None)
     shown, expected = inspect(engine, container), recorded.answer(CREATED)
+    capped = {"Type": "json-file", "Config": {"max-size": "20m", "max-file": "5"}}
+    expected["HostConfig"].update(LogConfig=capped, CgroupnsMode="private")
     assert list(shown) == list(expected)
     assert kinds(shown) == kinds(expected)
     for key in ("HostConfig", "Config", "NetworkSettings", "State", "Storage"):
         assert list(shown[key]) == list(expected[key])
-    expected["HostConfig"].update(LogConfig={"Type": "local", "Config": {}}, CgroupnsMode="private")
     expected["Config"]["Hostname"] = container.id[:12]
     assert {key: value for key, value in shown.items() if key not in DIFFERENT} == {
         key: value for key, value in expected.items() if key not in DIFFERENT

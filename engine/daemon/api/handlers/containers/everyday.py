@@ -100,15 +100,14 @@ def list_(engine: DaemonParts, request: Request) -> Response:
 def inspect(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/{id}/json: show one container."""
     container = _container(engine, request)
-    version, agent = request.version, request.headers.get("user-agent", "")
+    version = request.version
 
     def encode(shown: Object) -> bytes:
-        return encode_json(versions.container(version, agent, shown, container.log_asked)) + b"\n"
+        return encode_json(versions.container(version, shown)) + b"\n"
 
     if request.query.flag("size"):
         return Response(200, JSON_TYPE, encode(inspecting.inspect(engine, container, size=True)))
-    form = version, agent.startswith(versions.PYTHON_SDK)
-    return Response(200, JSON_TYPE, inspecting.encoded(engine, container, form, encode))
+    return Response(200, JSON_TYPE, inspecting.encoded(engine, container, version, encode))
 
 
 def start(engine: DaemonParts, request: Request) -> Response:

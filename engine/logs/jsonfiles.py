@@ -1,0 +1,361 @@
+"""The files of a log of JSON lines (driver `json-file`): which there are, in which order, and where a reading begins.
+
+Used by the daemon's threads and by a monitor; it writes no file. It finds what is new in a log by the files' inodes: a
+rotation renames files, and a compression replaces one. A place in a file is always the beginning of a line.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+from engine.dataclass import dataclass
+from engine.logs import format
+from engine.logs.jsonlines import LONGEST, parse
+
+_BLOCK = 1 << 16
+_PROBE = 1 << 12  # bytes that most often hold two lines
+_MOST_FILES = 10_000  # no log has more; a bound for a directory that was filled on purpose
+_TRIES = 5
+
+
+@dataclass(slots=True)
+class File:
+    """One open file of a log, read from `offset` on. number: 0 for the one being written; offset: of a compressed file,
+    in what was packed into it
+    """
+
+    fd: int
+    inode: int
+    number: int
+    compressed: bool
+    offset: int = 0
+
+
+Read = Callable[[File], bool]
+"""Reads what a file has from its offset on, and moves that; False when no later line can be wanted."""
+
+
+class Log:
+    """The files of a log that are not read to their end yet, oldest first.
+
+    last_ns: the time of the latest line that was read, which the reader keeps; 0 for none
+    """
+
+    def __init__(self, directory: str, name: str) -> None:
+        self.directory = directory
+        self.last_ns = 0
+        self._name = name
+        self._files: list[File] = []
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._close(self._files)
+
+    @property
+    def path(self) -> str:
+        """The file that is being written."""
+        return os.path.join(self.directory, self._name)
+
+    @property
+    def newest(self) -> File | None:
+        """The file that is being written, as far as is known; None before there is a log."""
+        return self._files[-1] if self._files else None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(inode, offset) of what was read; (0, 0) before there is a log."""
+        return (self._files[-1].inode, self._files[-1].offset) if self._files else (0, 0)
+
+    def begin(self, tail: int | None, first_ns: int = 0) -> bool:
+        """Open the log, at its last `tail` lines or its beginning; False when there is no log yet.
+
+        first_ns: older lines are not wanted, and are passed over where that is a seek
+        """
+        self._files = self._open_all()
+        if not self._files:
+            return False
+        if tail is not None:
+            self._seek(tail)
+        if first_ns > 0:
+            self._seek_time(first_ns)
+        return True
+
+    def begin_after(self, inode: int, offset: int) -> None:
+        """Open the log just after what was read of it."""
+        self._files = self._open_all()
+        for place, file in enumerate(self._files):
+            if file.inode == inode and not file.compressed:
+                self._drop(place)
+                file.offset = offset
+                return
+
+    def read_new(self, read: Read) -> bool:
+        """Have all read that is in the log and was not read yet; False when no later line can be wanted."""
+        while self._files:
+            file = self._files[0]
+            if not self._read(file, read):
+                return False
+            if len(self._files) == 1 and not self._go_on(file):
+                break
+            if self._files[0] is file and len(self._files) > 1:
+                # What was written between the last read and the rotation.
+                if not file.compressed and not self._read(file, read):
+                    return False
+                self._drop(1)
+        return True
+
+    @staticmethod
+    def _read(file: File, read: Read) -> bool:
+        if not file.compressed and os.fstat(file.fd).st_size < file.offset:
+            file.offset = 0  # the file was cut: by a rotation of a log with a single file, or by hand
+        return read(file)
+
+    def _go_on(self, file: File) -> bool:
+        """Open the files that are newer than the last one; False when the last one is still the one being written."""
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return False  # between two renames of a rotation, or removed
+        if found.st_ino == file.inode:
+            return False
+        every = self._open_all()
+        place = next((place for place, each in enumerate(every) if each.inode == file.inode), None)
+        if place is None:
+            # The last file was compressed or removed meanwhile. The newer files are those that begin after its last
+            # message.
+            place = next((place for place, each in enumerate(every) if _begins(each) >= self.last_ns), len(every)) - 1
+        newer = every[place + 1 :]
+        self._close(every[: place + 1])
+        self._files += newer
+        return bool(newer)
+
+    def _open_all(self) -> list[File]:
+        """Open every file, oldest first, while no rotation renamed one (or so at the last of several tries)."""
+        for _ in range(_TRIES):
+            before = self._identity()
+            found = self._open_each()
+            if self._identity() == before:
+                return found
+            self._close(found)
+        return self._open_each()
+
+    def _identity(self) -> tuple[int, int]:
+        def inode(name: str) -> int:
+            try:
+                return os.stat(os.path.join(self.directory, name)).st_ino
+            except FileNotFoundError:
+                return 0
+
+        return inode(self._name), inode(f"{self._name}.1")
+
+    def _open_each(self) -> list[File]:
+        # The newest first: a rotation in between then shows a file twice, and hides none. A rotation that has not ended
+        # leaves one number without a file, so that only two such numbers in a row are behind the oldest file.
+        found: dict[int, File] = {}
+        absent = 0
+        for number in range(_MOST_FILES):
+            suffixes = ("",) if number == 0 else (f".{number}", f".{number}.gz")
+            for suffix in suffixes:
+                try:
+                    fd = os.open(os.path.join(self.directory, self._name + suffix), os.O_RDONLY | os.O_CLOEXEC)
+                except FileNotFoundError:
+                    continue
+                inode = os.fstat(fd).st_ino
+                if inode in found:
+                    os.close(fd)
+                else:
+                    found[inode] = File(fd, inode, number, suffix.endswith(".gz"))
+                absent = 0
+                break
+            else:
+                absent += 1
+                if absent > 1:
+                    break
+        return list(reversed(found.values()))
+
+    def _seek(self, tail: int) -> None:
+        """Go to the last `tail` lines, of both streams together, as dockerd counts them."""
+        for place in range(len(self._files) - 1, -1, -1):
+            file = self._files[place]
+            count = sum(block.count(b"\n") for block in blocks(file, 0)) if file.compressed else None
+            if count is None:
+                start, tail = _start_of_tail(file, tail)
+            else:
+                start, tail = (_skip(file, count - tail), 0) if count > tail else (0, tail - count)
+            file.offset = start
+            if tail == 0:
+                self._drop(place)
+                return
+
+    def _seek_time(self, first_ns: int) -> None:
+        """Pass over lines that are all older: whole files, and the beginning of a plain one, by a binary search.
+
+        The times of lines do not step back in what this engine writes, unless the clock was set back between two runs:
+        then lines of before that may be passed over, although their time is later.
+        """
+        place = 0
+        for older, file in enumerate(self._files[1:]):
+            found = _first_time(file, 0, LONGEST)
+            if found is None or found[1] >= first_ns:
+                break
+            place = older + 1
+        self._drop(place)
+        file = self._files[0]
+        if file.compressed:
+            return
+        low, high = file.offset, os.fstat(file.fd).st_size
+        while high - low > _BLOCK:
+            middle = (low + high) // 2
+            found = _first_time(file, middle, high)
+            if found is not None and found[1] < first_ns:
+                low = found[0]
+            else:
+                high = middle
+        file.offset = low
+
+    def _drop(self, count: int) -> None:
+        self._close(self._files[:count])
+        del self._files[:count]
+
+    @staticmethod
+    def _close(files: Iterable[File]) -> None:
+        for file in files:
+            os.close(file.fd)
+
+
+def _begins(file: File) -> int:
+    """The time of a file's first line, 0 where it says none; of the file being written, one that is never too early."""
+    if file.number == 0:
+        return format.NEVER
+    data = next(blocks(file, 0), b"")
+    message = parse(data.partition(b"\n")[0])
+    return message.time_ns if message else 0
+
+
+def _first_time(file: File, start: int, end: int) -> tuple[int, int] | None:
+    """(offset, time) of the first line behind `start` whose time is that of its writing; None: there is none near."""
+    if file.compressed:
+        return _written(next(blocks(file, start), b""))
+    size = _PROBE
+    while True:
+        found = _written(os.pread(file.fd, size, start))
+        if found is not None:
+            return start + found[0], found[1]
+        if size >= 2 * LONGEST or start + size >= end:
+            return None
+        size *= 4
+
+
+def _written(data: bytes) -> tuple[int, int] | None:
+    """(place, time) of the first whole line, behind the first newline, whose time is that of its writing.
+
+    The later pieces of a long line have the time of the first one. So a line counts whose stream is known to be at the
+    beginning of a line.
+    """
+    whole: set[int] = set()
+    place = data.find(b"\n") + 1
+    while place and (newline := data.find(b"\n", place)) >= 0:
+        message = parse(data[place:newline])
+        if message is not None:
+            if message.stream in whole:
+                return place, message.time_ns
+            if message.text.endswith(b"\n"):
+                whole.add(message.stream)
+        place = newline + 1
+    return None
+
+
+def blocks(file: File, offset: int) -> Iterator[bytes]:
+    """The file's bytes from `offset` on; for a compressed file, its uncompressed bytes."""
+    if not file.compressed:
+        while block := os.pread(file.fd, _BLOCK, offset):
+            offset += len(block)
+            yield block
+        return
+    import zlib  # only a log whose options ask for it is compressed
+
+    inflate, place = zlib.decompressobj(wbits=31), 0
+    while packed := os.pread(file.fd, _BLOCK, place):
+        place += len(packed)
+        try:
+            block = inflate.decompress(packed)
+        except zlib.error:
+            return  # damaged: what came before is used
+        skipped = min(offset, len(block))
+        offset -= skipped
+        if len(block) > skipped:
+            yield block[skipped:]
+
+
+def whole_lines(file: File) -> Iterator[bytes]:
+    """What the file has from its offset on, in blocks of whole lines; the offset moves behind each once it is used.
+
+    A line longer than LONGEST is none that docker writes. It is passed over in pieces of that size.
+    """
+    rest = b""
+    for block in blocks(file, file.offset):
+        rest += block
+        while (newline := rest.find(b"\n")) >= LONGEST or (newline < 0 and len(rest) >= LONGEST):
+            file.offset, rest = file.offset + LONGEST, rest[LONGEST:]
+        if newline >= 0:
+            end = rest.rfind(b"\n") + 1
+            yield rest[:end]
+            file.offset, rest = file.offset + end, rest[end:]
+
+
+def later(directory_fd: int, name: str, after: tuple[int, int]) -> list[tuple[int, bytes]]:
+    """(stream, text) of every line after (inode, offset), of a log that is not being written at this moment."""
+    found: list[tuple[int, bytes]] = []
+
+    def read(file: File) -> bool:
+        for block in whole_lines(file):
+            messages = (parse(line) for line in block[:-1].split(b"\n"))
+            found.extend((message.stream, message.text) for message in messages if message is not None)
+        return True
+
+    with Log(f"/proc/self/fd/{directory_fd}", name) as log:
+        log.begin_after(*after)
+        log.read_new(read)
+    return found
+
+
+def _start_of_tail(file: File, tail: int) -> tuple[int, int]:
+    """Where the last `tail` whole lines of a plain file begin, and how many lines are missing in it."""
+    end, first = os.fstat(file.fd).st_size, True
+    while end > 0:
+        start = max(end - _BLOCK, 0)
+        block = os.pread(file.fd, end - start, start)
+        if first:
+            whole = block.rfind(b"\n")
+            if whole < 0:
+                end = start
+                continue
+            if tail == 0:
+                return start + whole + 1, 0
+            block, first = block[: whole + 1], False
+            tail += 1  # the newline at the end of the last line begins no line
+        count = block.count(b"\n")
+        if count >= tail:
+            place = len(block)
+            for _ in range(tail):
+                place = block.rindex(b"\n", 0, place)
+            return start + place + 1, 0
+        tail -= count
+        end = start
+    return 0, tail if first else tail - 1
+
+
+def _skip(file: File, lines: int) -> int:
+    """The offset just after the first `lines` lines."""
+    offset = 0
+    for block in blocks(file, 0):
+        count = block.count(b"\n")
+        if count >= lines:
+            place = -1
+            for _ in range(lines):
+                place = block.index(b"\n", place + 1)
+            return offset + place + 1
+        lines -= count
+        offset += len(block)
+    return offset
