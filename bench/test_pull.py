@@ -5,6 +5,7 @@
 import json
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -76,19 +77,19 @@ def test_pulling_an_image(
 
 @pytest.mark.parametrize(("case", "tag"), CASES)
 def test_fetching_and_unpacking_without_an_engine(
-    case: str, tag: str, workshop: Path, large: Large, record: Record
+    case: str, tag: str, apart: Path, large: Large, record: Record
 ) -> None:
-    target = workshop / "unpacked"
     seconds = []
     with Namespaces() as namespaces, Registry(large.registry, namespaces) as registry:
         _, _, manifest = registry.request("GET", f"/v2/{NAME}/manifests/{tag}", headers={"Accept": MANIFEST_V2})
         blobs = f"http://{registry.address}/v2/{NAME}/blobs/"
-        parts = [
-            f"curl --silent --fail {blobs}{layer['digest']} | tar --extract --gzip --directory {target}"
-            for layer in json.loads(manifest)["layers"]
-        ]
         for _ in range(ROUNDS):
-            target.mkdir()
+            # Of another name each time, because the place is chosen by the name.
+            target = Path(tempfile.mkdtemp(dir=apart))
+            parts = [
+                f"curl --silent --fail {blobs}{layer['digest']} | tar --extract --gzip --directory {target}"
+                for layer in json.loads(manifest)["layers"]
+            ]
             began = time.perf_counter()
             subprocess.run(namespaces.command(["sh", "-c", " && ".join(parts)]), check=True)
             seconds.append(time.perf_counter() - began)
