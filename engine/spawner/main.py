@@ -13,7 +13,7 @@ import gc
 import os
 import signal
 
-from engine import origin
+from engine import dataclass, origin
 from engine.kernel import title
 from engine.late import TYPE_CHECKING, late
 from engine.monitor import main as monitor
@@ -46,6 +46,7 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
     modules.keep()
     _greet(requests)
     origin.settle()
+    dataclass.settle()
     gc.collect()
     gc.freeze()
     gc.disable()

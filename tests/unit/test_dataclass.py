@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pytest
@@ -232,9 +233,35 @@ def test_factories_make_one_for_each() -> None:
     assert made().items is not made().items
 
 
-def test_the_signature_is_that_of_the_fields() -> None:
-    assert str(inspect.signature(declared(ours, Plain))).startswith("(first, second='b', third=None)")
+def test_the_signature_is_that_of_the_fields_once_an_object_was_made() -> None:
+    made = declared(ours, Plain)
+    made("a")
+    assert str(inspect.signature(made)).startswith("(first, second='b', third=None)")
 
 
 def test_an_idle_daemon_has_neither_module() -> None:
     assert test_late_imports.said("import sys; print({'dataclasses', 'inspect'} & set(sys.modules))") == "set()"
+
+
+def test_what_makes_the_first_object_is_compiled_then_or_by_settle() -> None:
+    one, two = declared(ours, Plain), declared(ours, Plain)
+    before = one.__init__
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        one()
+    assert one.__init__ is not before
+    assert one("a") == one("a", "b", third=None)
+    before = two.__init__
+    ours.settle()
+    after = two.__init__
+    assert after is not before
+    two("a")
+    assert two.__init__ is after
+    ours.settle()
+    assert two.__init__ is after
+
+
+def test_threads_that_make_the_first_object_at_once_make_the_same() -> None:
+    made = declared(ours, Plain)
+    with ThreadPoolExecutor(8) as threads:
+        objects = list(threads.map(made, ["a"] * 8))
+    assert objects == [made("a")] * 8
