@@ -98,7 +98,6 @@ def test_a_line_of_the_log_begins_with_its_container() -> None:
 
 # Named by those who call them alone, and by nobody here.
 CALLED_FROM_OUTSIDE = {
-    *("daemon_threads", "block_on_close", "handle_error"),  # socketserver
     "get_source",  # linecache, for tracebacks
     "options_table",  # whoever renews engine/README.md
 }

@@ -1,15 +1,13 @@
 """Accepts connections on every listening socket of the API server and runs a thread for each connection.
 
-It uses `socketserver`, with one server object (`_Door`) a listener. The loop of `socketserver` by default polls twice a
-second for a shutdown. An idle daemon is to stay asleep, so this loop waits without a time limit, and an eventfd wakes
-it for the shutdown.
+Each listener has a thread that accepts (`_Door`). An idle daemon is to stay asleep, so that thread waits without a time
+limit, and an eventfd wakes it for the end.
 """
 
 import logging
 import os
 import select
 import socket
-import socketserver
 import threading
 import time
 from collections.abc import Iterable
@@ -31,66 +29,27 @@ _EXHAUSTED_PAUSE = 0.1
 CROWD = 16
 _TRIM_PAUSE = 1.0  # seconds between two trims at least; the end of the last connections is trimmed at once
 
-_Request = socket.socket | tuple[bytes, socket.socket]
-"""What `socketserver` calls a request: for a stream socket the connection, for a datagram socket (unused here) one
-datagram.
-"""
 
-
-class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
-    """The `socketserver` server of one listener. The loop polls an epoll descriptor that covers the listener and the
-    wake-up eventfd.
-    """
-
-    daemon_threads = True
-    block_on_close = False
+class _Door:
+    """One listener, and the thread that accepts on it. The thread waits for the listener and for the wake-up eventfd."""
 
     def __init__(self, listener: Listener, acceptor: "Acceptor"):
-        # `socketserver` never makes a handler: `process_request_thread`, which would make one, is overridden below.
-        super().__init__(listener.address, socketserver.BaseRequestHandler)
         self._listener = listener
         self._acceptor = acceptor
-        self.path = listener.path
+        self.address, self.path = listener.address, listener.path
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
-        self._either = select.epoll()
-        self._either.register(listener.fileno(), select.EPOLLIN)
-        self._either.register(self._wake, select.EPOLLIN)
-
-    def fileno(self) -> int:
-        return self._either.fileno()
-
-    def get_request(self) -> tuple[socket.socket, str]:
-        try:
-            peer = self._listener.accept()
-            self._acceptor.meet()
-            return peer, self._listener.address
-        except BlockingIOError:
-            # The wake-up eventfd woke the loop, or the client has left again; `socketserver` passes over this error.
-            raise
-        except OSError as error:
-            # The process is out of descriptors or memory. Connections that end give some back, so the loop waits a
-            # moment.
-            log.error("cannot accept on %s: %s", self._listener.address, error)
-            time.sleep(_EXHAUSTED_PAUSE)
-            raise
-
-    def process_request_thread(self, request: _Request, client_address: object) -> None:
-        assert isinstance(request, socket.socket)  # `get_request` returns nothing else
-        self._acceptor.serve(request)
-
-    def handle_error(self, request: _Request, client_address: object) -> None:
-        # No thread could be started: this client is turned away, and the daemon goes on.
-        log.exception("cannot serve a connection on %s", client_address)
+        self._thread: threading.Thread | None = None  # changed by the thread that opens, holds and stops
 
     def open(self) -> None:
         """Accept connections in a thread of its own; returns at once."""
-        name = f"accept {self._listener.address}"
-        threading.Thread(target=self.serve_forever, args=(None,), name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept_all, name=f"accept {self.address}", daemon=True)
+        self._thread.start()
 
     def hold(self) -> None:
         """Accept no more for now; returns when the loop has ended. Who connects waits in the kernel's queue."""
         os.eventfd_write(self._wake, 1)
-        self.shutdown()
+        if self._thread is not None:
+            self._thread.join()
 
     def reopen(self) -> None:
         """Undo `hold`."""
@@ -101,8 +60,33 @@ class _Door(socketserver.ThreadingMixIn, socketserver.BaseServer):
         """Accept no more connections; returns when the loop has ended."""
         self.hold()
         self._listener.close()
-        self._either.close()
         os.close(self._wake)
+
+    def _accept_all(self) -> None:
+        either = select.poll()
+        either.register(self._listener.fileno(), select.POLLIN)
+        either.register(self._wake, select.POLLIN)
+        while all(descriptor != self._wake for descriptor, _ in either.poll()):
+            self._accept()
+
+    def _accept(self) -> None:
+        try:
+            peer = self._listener.accept()
+        except BlockingIOError:
+            return  # the client has left again
+        except OSError as error:
+            # The process is out of descriptors or memory. Connections that end give some back, so the loop waits a
+            # moment.
+            log.error("cannot accept on %s: %s", self.address, error)
+            time.sleep(_EXHAUSTED_PAUSE)
+            return
+        self._acceptor.meet()
+        try:
+            threading.Thread(target=self._acceptor.serve, args=(peer,), daemon=True).start()
+        except (RuntimeError, MemoryError):
+            # No thread could be started: this client is turned away, and the daemon goes on.
+            log.exception("cannot serve a connection on %s", self.address)
+            peer.close()
 
 
 class Acceptor:
@@ -123,7 +107,7 @@ class Acceptor:
         threading.stack_size(STACK_SIZE)
         for door in self._doors:
             door.open()
-            log.info("API listen on %s", door.server_address)
+            log.info("API listen on %s", door.address)
 
     def stop(self, seconds: float = 5.0) -> None:
         """Accept no more, let the answers under way end for at most `seconds`, then shut their connections.
