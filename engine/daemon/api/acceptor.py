@@ -31,7 +31,7 @@ _TRIM_PAUSE = 1.0  # seconds between two trims at least; the end of the last con
 
 
 class _Door:
-    """One listener, and the thread that accepts on it. The thread waits for the listener and for the wake-up eventfd."""
+    """One listener, and the thread that accepts on it, which waits for the listener and for the wake-up eventfd."""
 
     def __init__(self, listener: Listener, acceptor: "Acceptor"):
         self._listener = listener

@@ -8,6 +8,7 @@ of power anyway.
 
 import json
 import sqlite3
+from operator import attrgetter
 
 from engine.annotating import Any
 from engine.daemon.containers.record import Container, Health, Probe, State
@@ -88,11 +89,12 @@ _STATE = (
 )
 _IDENTITY = ("id", "name", "created_ns", "image", "image_id")
 _SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "manifest")
-_COLUMNS = (*_IDENTITY, "settings", *_STATE)
 
 _INSERT = f"INSERT INTO containers ({', '.join(_IDENTITY)}, settings) VALUES ({', '.join('?' * len(_IDENTITY))}, ?)"
 _SAVE_STATE = f"REPLACE INTO container_states (id, {', '.join(_STATE)}) VALUES (?, {', '.join('?' * len(_STATE))})"
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM containers JOIN container_states USING (id) ORDER BY created_ns"
+_SELECT = f"SELECT {', '.join(_IDENTITY)}, settings FROM containers"
+_SELECT_STATES = f"SELECT id, {', '.join(_STATE)} FROM container_states"
+_BATCH = 500  # rows whose settings are decoded in one go
 _SAVE_HEALTH = "REPLACE INTO container_health (id, health) VALUES (?, ?)"
 _INSERT_LABELS = "INSERT INTO container_labels (id, process_label, file_label) VALUES (?, ?, ?)"
 _SELECT_LABELS = "SELECT id, process_label, file_label FROM container_labels"
@@ -146,11 +148,21 @@ def delete(connection: sqlite3.Connection, container: Container) -> None:
 
 def load_all(connection: sqlite3.Connection) -> list[Container]:
     """Every container, oldest first, in the state that was saved last."""
+    # Whole tables, one after the other: a join would look for each row of the second one.
     health = dict(tuple(row) for row in connection.execute("SELECT id, health FROM container_health"))
-    found = [_container(row, health.get(row["id"])) for row in connection.execute(_SELECT)]
     labels = {one: rest for one, *rest in connection.execute(_SELECT_LABELS)}
-    for container in found:
-        container.process_label, container.file_label = labels.get(container.id, ("", ""))
+    states = {one: values for one, *values in connection.execute(_SELECT_STATES)}
+    rows, found = connection.execute(_SELECT), []
+    while batch := rows.fetchmany(_BATCH):
+        # As one text: the decoder makes each key once a text, and a container has a hundred keys.
+        texts = json.loads(f"[{','.join([text for *_, text in batch])}]")
+        for (*identity, _), settings in zip(batch, texts, strict=True):
+            one = identity[0]
+            if one not in states:
+                continue  # both rows are written in one transaction; a container is what has both
+            found.append(_container(identity, settings, _state(states[one], health.get(one))))
+            found[-1].process_label, found[-1].file_label = labels.get(one, ("", ""))
+    found.sort(key=attrgetter("created_ns"))  # SQLite would move whole rows for it
     return found
 
 
@@ -164,16 +176,18 @@ def _settings(container: Container) -> str:
     return json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
 
 
-def _container(row: sqlite3.Row, health: str | None) -> Container:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    settings = json.loads(values["settings"])
+def _container(identity: list[Any], settings: dict[str, Any], state: State) -> Container:
     settings.pop("log_asked", None)  # an engine whose default was another log driver wrote it
     settings["layers"] = tuple(settings["layers"])
     settings["mounts"] = tuple(settings.get("mounts", ()))  # absent where an engine without mounts wrote it
-    state = State(**{column: values[column] for column in _STATE})
+    return Container(**dict(zip(_IDENTITY, identity, strict=True)), **settings, state=state)
+
+
+def _state(values: list[Any], health: str | None) -> State:
+    state = State(**dict(zip(_STATE, values, strict=True)))
     state.oom_killed, state.stopped_by_hand = bool(state.oom_killed), bool(state.stopped_by_hand)
     state.health = _health(health) if health else None
-    return Container(**{column: values[column] for column in _IDENTITY}, **settings, state=state)
+    return state
 
 
 def _health(text: str) -> Health:
