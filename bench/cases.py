@@ -50,6 +50,7 @@ CASES = (
     Case("flow_none", "create, start, wait, logs, delete; network none", "ms", True, Goal(1, "crun run")),
     Case("flow_host", "the same flow, network host", "ms", True),
     Case("flow_bridge", "the same flow, network bridge", "ms", True, Goal(1.3, OURS, "flow_none")),
+    Case("thousand", "1,000 flows, one after another: the last hundred over the first hundred", "x", True, Goal(1.1)),
     Case("connect", "connect of a running container to a network", "ms", True, Goal(3)),
     Case("crowd", "200 containers on one network: start of the last ten over the first ten", "x", True, Goal(1.2)),
     Case("exec", "exec: create, start attached, inspect", "ms", True, Goal(2.5), besides=Goal(0.5, "crun exec")),
