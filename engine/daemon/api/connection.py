@@ -124,7 +124,10 @@ class Connection:
             if not seen:
                 return None
             end = end_of_head(data + seen)
-            data += self._receive(end - len(data) if end > 0 else len(seen))
+            taken = self._receive(end - len(data) if end > 0 else len(seen))
+            if len(taken) == end and not taken.startswith(b"\r\n"):  # all of a head at once, as nearly always
+                return self._parsed(taken)
+            data += taken
 
     def _parsed(self, data: bytes) -> Head:
         """The head that these bytes are. Raises BadRequest."""

@@ -116,7 +116,7 @@ def check_version(text: str, version: Version) -> None:
     if version > NEWEST:
         raise Invalid(f"client version {text} is too new. Maximum supported API version is {NEWEST_TEXT}")
     oldest = _declared["oldest"]
-    if version < parse_version(oldest):
+    if version < OLDEST or (oldest != OLDEST_TEXT and version < parse_version(oldest)):
         raise Invalid(
             f"client version {text} is too old. Minimum supported API version is {oldest}, "
             "please upgrade your client to a newer version"
