@@ -35,9 +35,13 @@ _SETTLE_STEP = 0.005
 
 
 class Idle:
-    """Whether and when a daemon ends by itself; seconds: without work, until it does; 0 for never."""
+    """Whether and when a daemon ends by itself.
 
-    def __init__(self, engine: ContainerParts, server: Acceptor, seconds: int) -> None:
+    seconds: without work, until it does; 0 for never
+    starter: the process that has started the daemon, looked up before any client could be answered: it may be gone now
+    """
+
+    def __init__(self, engine: ContainerParts, server: Acceptor, seconds: int, starter: int) -> None:
         self._engine = engine
         self._server = server
         self._seconds = seconds
@@ -45,7 +49,7 @@ class Idle:
             log.info("the daemon does not end by itself: it answers at --metrics-addr, whose socket is its own")
             self._seconds = 0
         self._not_before = 0.0
-        self._starter = os.getppid()
+        self._starter = starter
         self._bell = next(filter(_is_socket, server.paths), "")
 
     def left(self) -> float | None:

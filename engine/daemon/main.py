@@ -155,7 +155,7 @@ def _tell_of_other_form(kind: str, theirs: str) -> None:
 
 
 def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:
-    inside, manager = dump.Dump(spawner), notify.manager()
+    inside, manager, starter = dump.Dump(spawner), notify.manager(), os.getppid()
     codec.on_other_form(_tell_of_other_form)
     os.umask(0o022)
     memory.one_arena()
@@ -187,7 +187,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         if due:
             later(restarts.resume if slept is None else restarts.go_on, engine, due)
         slumber.forget(settings.exec_root)
-        may_end = idle.Idle(engine, server, settings.idle_exit) if settings.idle_exit else None
+        may_end = idle.Idle(engine, server, settings.idle_exit, starter) if settings.idle_exit else None
         kind = f"cgroup v{engine.cgroups.version} ({engine.cgroups.driver})" if engine.cgroups.version else "no cgroups"
         log.info("ready: muxer %s, storage %s, %s", in_words(engine.muxer, settings.muxer), engine.storage, kind)
         if settings.selinux_enabled and not labels.kernel_has():
