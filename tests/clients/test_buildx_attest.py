@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.harness.registry import Registry
 
 pytestmark = pytest.mark.seldom
 
+DATA = Path(__file__).parents[1] / "data" / "provenance"
 V1, V02 = "https://slsa.dev/provenance/v1", "https://slsa.dev/provenance/v0.2"
 SPDX = "https://spdx.dev/Document"
 # A generator of bills of materials, which lists files; or does what its parameter `do` says, in the place of that.
@@ -122,6 +124,44 @@ def test_provenance(buildx: Building, tag: str, tmp_path: Path, mode: str) -> No
     assert run["metadata"]["buildkit_completeness"] == complete
     assert run["metadata"]["startedOn"] < run["metadata"]["finishedOn"]
     assert ("source" in run["metadata"]["buildkit_metadata"]) == (mode == "max")
+
+
+def test_the_graph_is_as_the_real_daemon_writes_it(buildx: Building, tmp_path: Path) -> None:
+    """Step by step, beside what buildkitd 0.34.2 wrote of the same Dockerfile; what differs is named here."""
+    shutil.copy(shutil.which("busybox") or "", buildx.place / "busybox")
+    shutil.copy(DATA / "Dockerfile", buildx.place)
+    told(buildx("build", "--provenance=mode=max", "-o", str(tmp_path), "."))
+    ours = json.loads((tmp_path / "provenance.json").read_bytes())["predicate"]
+    theirs = json.loads((DATA / "buildkitd-0.34.2.json").read_bytes())
+
+    def graph(made: dict) -> tuple[list[dict], set[str]]:
+        config = made["buildDefinition"]["internalParameters"]["buildConfig"]
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", digest) for digest in config["digestMapping"])
+        for step in config["llbDefinition"]:
+            if "exec" in step["op"]["Op"]:
+                step["op"]["Op"]["exec"]["meta"]["env"].sort()
+                step["op"].pop("platform")
+        return config["llbDefinition"], set(config["digestMapping"].values())
+
+    def keys(value: object) -> object:
+        return {key: keys(each) for key, each in value.items()} if isinstance(value, dict) else type(value)
+
+    assert graph(ours) == graph(theirs)
+    source = [made["runDetails"]["metadata"]["buildkit_metadata"]["source"] for made in (ours, theirs)]
+    assert source[0]["locations"] == source[1]["locations"]
+    mapped = [made["infos"][0].pop("digestMapping").values() for made in source]
+    assert sorted(mapped[0]) == sorted(mapped[1])
+    assert source[0]["infos"] == source[1]["infos"]
+    del theirs["buildDefinition"]["externalParameters"]["request"]["compatibilityVersion"]  # BuildKit's own version
+    del theirs["buildDefinition"]["internalParameters"]["dockerfileVersion"]  # of BuildKit's frontend
+    del ours["buildDefinition"]["externalParameters"]["configSource"][
+        "path"
+    ]  # which buildx names, and buildctl does not
+    for made in (ours, theirs):
+        made["buildDefinition"]["internalParameters"]["buildConfig"]["digestMapping"].clear()
+    ours["buildDefinition"].setdefault("resolvedDependencies", [])
+    theirs["buildDefinition"].setdefault("resolvedDependencies", [])  # left out where there are none
+    assert keys(ours) == keys(theirs)
 
 
 def test_images_are_materials(buildx: Building, docker: Client, tag: str, tmp_path: Path) -> None:

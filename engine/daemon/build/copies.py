@@ -37,15 +37,15 @@ class Copying:
         prepared: Prepared | None = None,
     ) -> None:
         self.title = title
-        self._request, self._local = request, local
-        self._urls, self._checksum = tuple(urls), checksum
+        self.request, self.local = request, local
+        self.urls, self.checksum = tuple(urls), checksum
         self._prepared = prepared
         self._fetched: dict[str, fetching.Fetched] | None = None  # of the one build that the operation belongs to
 
     def key(self) -> str:
         """The request, and the directory."""
-        source = self._local.id if self._local else ""
-        return digest("copy", source, self._request.decides(), list(self._urls), self._checksum)
+        source = self.local.id if self.local else ""
+        return digest("copy", source, self.request.decides(), list(self.urls), self.checksum)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The tree that is copied into, and the files that are copied."""
@@ -68,26 +68,26 @@ class Copying:
 
     def _asked(self, work: Work) -> Request:
         if self._fetched is None:
-            self._fetched = {url: self._fetch(work, url) for url in self._urls}
+            self._fetched = {url: self._fetch(work, url) for url in self.urls}
         found = self._fetched
-        sources = tuple(found.get(each, each) if isinstance(each, str) else each for each in self._request.sources)
-        remembered = self._local.remembered if self._local is not None else None
-        return replace(self._request.checked(work.check), sources=sources, remembered=remembered)
+        sources = tuple(found.get(each, each) if isinstance(each, str) else each for each in self.request.sources)
+        remembered = self.local.remembered if self.local is not None else None
+        return replace(self.request.checked(work.check), sources=sources, remembered=remembered)
 
     def _fetch(self, work: Work, url: str) -> fetching.Fetched:
         with work.waiting():
             told = work.told.downloading("Downloading")
-            keep = self._request.keep_git_dir
+            keep = self.request.keep_git_dir
             found = fetching.fetch(
-                url, self._checksum, work.scratch, told, giver=work.giver, check=work.check, keep_git_dir=keep
+                url, self.checksum, work.scratch, told, giver=work.giver, check=work.check, keep_git_dir=keep
             )
         work.told.downloaded()
         return found
 
     @contextlib.contextmanager
     def _source(self, work: Work, inputs: Sequence[Snapshot]) -> Iterator[int]:
-        if self._local is not None:
-            yield self._local.root
+        if self.local is not None:
+            yield self.local.root
             return
         layers = inputs[1].layers if len(inputs) > 1 else ()
         with merged.held(work.engine.images.layer_root, layers) as root:

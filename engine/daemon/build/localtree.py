@@ -4,7 +4,7 @@ The directory belongs to the build, and changes only between builds. Most operat
 `Local` where others have an input. `LocalTree` is for those that need a tree.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.daemon.build.copying import packing, prepare
 from engine.daemon.build.copying.remembered import Remembered
@@ -13,7 +13,7 @@ from engine.daemon.build.graph.node import Input, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
 from engine.daemon.tar.chunkstream import Stream
-from engine.dataclass import dataclass, replace
+from engine.dataclass import dataclass, field, replace
 
 
 @dataclass(slots=True, eq=False)
@@ -22,12 +22,15 @@ class Local:
 
     loading: the node that brings its files here, None where they are here already; `root` is good once it is solved
     remembered: digests of its files that earlier builds have made, None where none are kept
+    identifier, attributes: where it comes from, as a source of BuildKit's graphs; empty where nobody asks
     """
 
     root: int
     id: str
     loading: Input | None = None
     remembered: Remembered | None = None
+    identifier: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Loading:
@@ -40,11 +43,11 @@ class Loading:
     kind, title = "source.local", ""
 
     def __init__(self, local: Local, fetch: Callable[[], int]) -> None:
-        self._local, self._fetch = local, fetch
+        self.local, self._fetch = local, fetch
 
     def key(self) -> str:
         """Which directory it is."""
-        return digest("loading", self._local.id)
+        return digest("loading", self.local.id)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> None:
         """None: the directory may be another one in the next build."""
@@ -52,7 +55,7 @@ class Loading:
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """Bring it."""
         with work.waiting():
-            self._local.root = self._fetch()
+            self.local.root = self._fetch()
         return (Snapshot(),)
 
 
@@ -66,12 +69,12 @@ class LocalTree:
 
     def __init__(self, local: Local, title: str, select: tuple[str, ...] = (".",), owners: bool = False) -> None:
         self.title = title
-        self._local = local
+        self.local = local
         self._request = Request(select, "/", keep_owners=owners, parents=select != (".",), shown="source")
 
     def key(self) -> str:
         """Which directory it is, and what of it."""
-        return digest("local", self._local.id, self._request.sources_named, self._request.keep_owners)
+        return digest("local", self.local.id, self._request.sources_named, self._request.keep_owners)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The contents."""
@@ -81,12 +84,12 @@ class LocalTree:
         """The directory's files as one layer. Raises EngineErrors."""
         request = self._asked(work)
         base = Base((), work.engine.images.layer_root, work.scratch)
-        chunks = packing.chunks(self._local.root, request, base)
+        chunks = packing.chunks(self.local.root, request, base)
         return (Snapshot().above(work.keeper.packed(Stream(chunks), Snapshot())),)
 
     def _prepared(self, work: Work) -> prepare.Prepared:
         base = Base((), work.engine.images.layer_root, work.scratch)
-        return prepare.prepare(self._local.root, self._asked(work), base)
+        return prepare.prepare(self.local.root, self._asked(work), base)
 
     def _asked(self, work: Work) -> Request:
-        return replace(self._request.checked(work.check), remembered=self._local.remembered)
+        return replace(self._request.checked(work.check), remembered=self.local.remembered)

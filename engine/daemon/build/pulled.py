@@ -18,11 +18,11 @@ class Pulled:
 
     def __init__(self, image: Image, title: str) -> None:
         self.title = title
-        self._image = image
+        self.image = image
 
     def key(self) -> str:
         """The layers of the image, as nothing else of it is taken."""
-        return digest("image", self._image.diff_ids)
+        return digest("image", self.image.diff_ids)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> None:
         """None: the store keeps images."""
@@ -30,7 +30,7 @@ class Pulled:
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The image's layers, which the build keeps. Raises NotFound where they were removed meanwhile."""
         work.told.cached()
-        return (work.keeper.image(self._image),)
+        return (work.keeper.image(self.image),)
 
 
 class Nothing:

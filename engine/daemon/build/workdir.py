@@ -36,15 +36,15 @@ class MakingDirectory:
 
     def __init__(self, path: str, title: str, user: str = "") -> None:
         self.title = title
-        self._path, self._user = path, user
+        self.path, self.user = path, user
 
     def key(self) -> str:
         """The path."""
-        return digest("directory", self._path, self._user)
+        return digest("directory", self.path, self.user)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The path in the tree."""
-        return digest("directory", self._path, self._user, chains(inputs))
+        return digest("directory", self.path, self.user, chains(inputs))
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The tree with the directory; the same tree where it has it. Raises Invalid for something else in the way."""
@@ -52,8 +52,8 @@ class MakingDirectory:
         layer_root = work.engine.images.layer_root
 
         def look(root: int) -> tuple[tuple[str, ...], tuple[int, int]]:
-            absent = missing(root, self._path)
-            found = users.identify(root, self._user, ())
+            absent = missing(root, self.path)
+            found = users.identify(root, self.user, ())
             return absent, (found.uid, found.gid)
 
         absent, owner = merged.within(layer_root, tree.layers, look)

@@ -64,4 +64,4 @@ def _facts(job: Job, tree: Tree, finished: int) -> Facts:
     frontend, options = job.captured.request()
     options = options or job.asked["FrontendAttrs"]
     id = digest_of(f"{job.ref} {job.captured.started_ns}".encode()).partition(":")[2][:32]
-    return Facts(frontend, options, id, job.captured, tree.platform, finished)
+    return Facts(frontend, options, id, job.captured, tree.platform, finished, tree.described())

@@ -22,6 +22,7 @@ from engine.daemon.buildkit.sessions import Session
 from engine.daemon.buildkit.wishes import Asked
 from engine.daemon.dockerfile.ignore import Ignore
 from engine.daemon.images import platform as platforms
+from engine.dataclass import replace
 from engine.errors import Invalid, NotFound
 
 Inputs = Mapping[str, Callable[[], Input | None]]
@@ -95,7 +96,7 @@ class ContextFinding:
         name, digest = layoutsource.name_of(found.place)
         store = ClientStore(self._session, name, self._check)
         wanted = platforms.parse(platform) if platform else platforms.host()
-        source = layoutsource.read(store, digest, wanted)
+        source = replace(layoutsource.read(store, digest, wanted), name=found.place)
         return Base(_base(source, found, source.title).tree, source.config)
 
 

@@ -17,7 +17,7 @@ from engine.daemon.build.options import Options
 from engine.daemon.build.run import Running
 from engine.daemon.build.scantargets import ScanTargets
 from engine.daemon.build.sourcepolicies import SourcePolicy
-from engine.daemon.buildkit import attestwishes, authority, policyreading, sessions, syntaxes, told, wishes
+from engine.daemon.buildkit import attestwishes, authority, describing, policyreading, sessions, syntaxes, told, wishes
 from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.checking import Checked
 from engine.daemon.buildkit.clientfiles import ClientFiles
@@ -137,7 +137,7 @@ def _built(
         if asked.request:
             return Outcome((), checked.answer())
         checked.warn()
-        local = Local(-1 if given.root is None else given.root, f"context of {job.ref}")
+        local = describing.context(job.ref, asked, given.root, given.ignored)
         if given.root is None:
 
             def fetch() -> int:
@@ -163,7 +163,11 @@ def _built(
             if local.remembered is not None:
                 local.remembered.save()
         found = _outcome(targets, wanted, solver, asked.indexed)
-        return replace(found, trees=tuple(map(functools.partial(_scanned, solver), found.trees, beside)))
+        whole = []
+        for tree, target, conversion, each in zip(found.trees, targets, conversions, beside, strict=True):
+            described = describing.described(job.captured, asked, text, target, conversion)
+            whole.append(replace(_scanned(solver, tree, each), described=described))
+        return replace(found, trees=tuple(whole))
 
 
 def _platforms(asked: wishes.Asked) -> list[str]:

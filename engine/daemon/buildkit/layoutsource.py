@@ -24,12 +24,16 @@ _STORES = "oci:"  # which clients put before the names of these stores
 
 @dataclass(frozen=True, slots=True)
 class LayoutSource:
-    """The operation. layers: descriptors, lowest first; diff_ids: digests of their contents; config: the document"""
+    """The operation. layers: descriptors, lowest first; diff_ids: digests of their contents; config: the document
+
+    name: of the store, with the digest that was asked for
+    """
 
     store: ClientStore
     layers: tuple[Object, ...]
     diff_ids: tuple[str, ...]
     config: Object
+    name: str = ""
 
     kind = "regular"
     title = "OCI load from client"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.build.graph.traced import Step
+from engine.daemon.buildkit.messages import ops
 from engine.daemon.images.image import Image
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
@@ -41,6 +42,7 @@ class Tree:
     beside: further trees of the build that a bill of materials is about, by their names; fresh: what is made of the
     tree is not taken from the cache either
     brought: what its frontend attests of it
+    described: gives the graph of operations that it was made by, None where nobody knows it
     """
 
     platform: Platform
@@ -51,6 +53,7 @@ class Tree:
     beside: Mapping[str, Snapshot] = field(default_factory=dict)
     fresh: bool = False
     brought: Sequence[Brought] = ()
+    described: Callable[[], ops.Definition | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

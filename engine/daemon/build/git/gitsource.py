@@ -26,7 +26,7 @@ class GitSource:
     def __init__(self, address: GitAddress, keep_git_dir: bool = False, title: str = "") -> None:
         """keep_git_dir: git's own files are part of the tree"""
         self.title = title or f"git snapshot for {address.shown}#{address.ref}"
-        self.address, self._keep = address, bool(address.keep_git_dir) or keep_git_dir
+        self.address, self.keep = address, bool(address.keep_git_dir) or keep_git_dir
         self._lock = threading.Lock()  # of the next; git runs while it is held, for this one source
         self._resolved: Resolved | None = None
 
@@ -43,7 +43,7 @@ class GitSource:
         resolved = self._commit(work)
         place = os.readlink(f"/proc/self/fd/{work.scratch}")
         with work.waiting():
-            found = checkout.check_out(self.address, resolved, place, work.giver, work.check, self._keep)
+            found = checkout.check_out(self.address, resolved, place, work.giver, work.check, self.keep)
         try:
             part = work.keeper.packed(Stream(_chunks(found.path)), Snapshot())
         finally:
@@ -61,7 +61,7 @@ class GitSource:
     def _parts(self) -> tuple[str | bool, ...]:
         one = self.address
         texts = (one.remote, one.ref, one.subdir, one.checksum)
-        return (*texts, one.submodules, one.commit_times, one.by_commit, self._keep)
+        return (*texts, one.submodules, one.commit_times, one.by_commit, self.keep)
 
 
 def _chunks(path: str) -> Iterator[Chunk]:

@@ -64,19 +64,24 @@ class Solving:
         platform = self._scope.platform
         if graph.result is not None:
             platform = conversion.platform_of(graph.vertices[graph.result[0]], self._scope)
-        return Reference(asked, lambda: self._tree(wanted, platform, graph.sources))
+        return Reference(asked, lambda: self._tree(wanted, platform, graph.sources, asked))
 
     def node(self, asked: ops.Definition) -> Input | None:
         """What a definition is about, for another graph; None for an empty tree. Raises Invalid, NotBuilt."""
-        return conversion.convert(self._read(asked), self._scope)
+        found = conversion.convert(self._read(asked), self._scope)
+        if found is not None:
+            self._scope.captured.graph(found.node.key, found.index, asked)
+        return found
 
-    def _tree(self, wanted: Input | None, platform: Platform, sources: ops.Source | None) -> Tree:
+    def _tree(
+        self, wanted: Input | None, platform: Platform, sources: ops.Source | None, asked: ops.Definition
+    ) -> Tree:
         try:
             found = self._solver.snapshot(wanted) if wanted is not None else Snapshot()
         except EngineError as error:
             raise explaining.explained(error, self.shown.failed(error), sources) from error
         steps = functools.partial(self._solver.steps, wanted) if wanted is not None else tuple
-        return Tree(platform, found.parts, {}, steps=steps)
+        return Tree(platform, found.parts, {}, steps=steps, described=lambda: asked)
 
 
 def _credentials(session: Session | None, job: Job) -> Callable[[str], Object | None]:

@@ -6,6 +6,7 @@ Belongs to one build; any of its threads may add to it. What comes twice counts 
 import threading
 from collections.abc import Mapping
 
+from engine.daemon.buildkit.messages import ops
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
 from engine.dataclass import dataclass
@@ -42,6 +43,7 @@ class Captured:
         self._agents: dict[str, None] = {}
         self._source: tuple[str, bytes] | None = None
         self._request: tuple[str, Mapping[str, str]] = "", {}
+        self._graphs: dict[tuple[str, int], ops.Definition] = {}
 
     def requested(self, frontend: str, options: Mapping[str, str]) -> None:
         """The client has asked this of a frontend, whose name it is."""
@@ -77,6 +79,16 @@ class Captured:
         """The file that says what is built."""
         with self._lock:
             self._source = name, text
+
+    def graph(self, key: str, index: int, definition: ops.Definition) -> None:
+        """The client has given this graph, whose result is an output of the node of this key."""
+        with self._lock:
+            self._graphs[key, index] = definition
+
+    def graphs(self) -> dict[tuple[str, int], ops.Definition]:
+        """The graphs that the client has given, by the key of a node and the number of its output."""
+        with self._lock:
+            return dict(self._graphs)
 
     def images(self) -> list[UsedImage]:
         """The images, in the order of their names."""

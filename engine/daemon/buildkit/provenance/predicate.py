@@ -2,7 +2,7 @@
 
 Pure. The form is BuildKit's (buildkit, solver/llbsolver/provenance/types/types.go; slsa.dev/spec/v1.1/provenance,
 slsa.dev/spec/v0.2/provenance). With `mode=min` the values of arguments and labels, and the names of secrets, are left
-out. The definition of the graph is left out in either mode: this engine's graph has no form in LLB.
+out, and so is the graph of operations.
 """
 
 import base64
@@ -11,6 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.intoto import package_url
+from engine.daemon.buildkit.messages import ops
+from engine.daemon.buildkit.provenance import graphsteps
 from engine.daemon.buildkit.provenance.captured import Captured
 from engine.daemon.clock import rfc3339
 from engine.daemon.images.platform import Platform, host
@@ -47,6 +49,7 @@ class Facts:
     """What is said. frontend: its name; options: the client's for it; id: of the build
 
     platform: of the result; finished_ns: since the epoch
+    definition: the graph of operations that made it, None where nobody knows it
     """
 
     frontend: str
@@ -55,6 +58,7 @@ class Facts:
     captured: Captured
     platform: Platform
     finished_ns: int
+    definition: ops.Definition | None = None
 
 
 def asked(attrs: Attrs) -> Asked | None:
@@ -99,11 +103,12 @@ def _first(wanted: Asked, facts: Facts) -> Object:
         if used.url == source:
             config["digest"] = _digests(used.digest)
     materials = not facts.captured.locals()
+    graph, names = graphsteps.shown(facts.definition) if wanted.mode == MAX else ({}, {})
     metadata: Object = {
         "invocationId": facts.id,
         "startedOn": rfc3339(facts.captured.started_ns),
         "finishedOn": rfc3339(facts.finished_ns),
-        "buildkit_metadata": _more(wanted, facts, vcs),
+        "buildkit_metadata": _more(wanted, facts, vcs, names),
         "buildkit_completeness": {
             "request": complete and bool(facts.frontend),
             "resolvedDependencies": materials,
@@ -115,7 +120,11 @@ def _first(wanted: Asked, facts: Facts) -> Object:
             "buildType": _BUILD_TYPE,
             "resolvedDependencies": _materials(facts),
             "externalParameters": {"configSource": config, "request": request},
-            "internalParameters": {"builderPlatform": str(host()), "targetPlatform": str(facts.platform)},
+            "internalParameters": {
+                **({"buildConfig": graph} if graph else {}),
+                "builderPlatform": str(host()),
+                "targetPlatform": str(facts.platform),
+            },
         },
         "runDetails": {"builder": {"id": wanted.builder}, "metadata": metadata},
     }
@@ -177,10 +186,13 @@ def _digests(digest: str) -> Object:
     return {algorithm: value}
 
 
-def _more(wanted: Asked, facts: Facts, vcs: Object) -> Object:
+def _more(wanted: Asked, facts: Facts, vcs: Object, names: Mapping[str, str]) -> Object:
     source = facts.captured.source()
-    infos = {}
-    if source is not None and wanted.mode == MAX:
+    infos: Object = {}
+    told = graphsteps.sources(facts.definition, names) if facts.definition is not None and names else {}
+    if told:
+        infos = {"source": told}
+    elif source is not None and wanted.mode == MAX:
         name, text = source
         data = base64.b64encode(text).decode()
         infos = {"source": {"infos": [{"filename": name, "language": "Dockerfile", "data": data}]}}
@@ -203,6 +215,7 @@ def _older(made: Object) -> Object:
             "parameters": external["request"],
             "environment": {"platform": definition["internalParameters"]["builderPlatform"]},
         },
+        **{key: value for key, value in definition["internalParameters"].items() if key == "buildConfig"},
         "metadata": {
             "buildInvocationID": metadata["invocationId"],
             "buildStartedOn": metadata["startedOn"],
