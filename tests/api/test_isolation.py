@@ -266,6 +266,14 @@ def test_a_container_that_does_not_run_cannot_be_joined(daemon: Daemon, containe
     )
 
 
+@pytest.mark.parametrize("field", ["PidMode", "IpcMode"])
+def test_a_container_that_is_not_there_cannot_be_joined(daemon: Daemon, field: str) -> None:
+    """The create says so already."""
+    body = {"Image": "busybox", "HostConfig": host(**{field: "container:nope"})}
+    answer = daemon.request("POST", "/containers/create", body)
+    assert (answer.status, answer.message) == (400, "No such container: nope")
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [

@@ -22,6 +22,11 @@ def test_a_named_volume_is_made_on_demand_and_outlives_its_containers(daemon, bu
     assert (output.stdout, output.status) == (b"kept\n", 1)
 
 
+def names(daemon: Daemon) -> set[str]:
+    """All volumes."""
+    return {each["Name"] for each in daemon.request("GET", "/volumes").json()["Volumes"] or ()}
+
+
 def with_volume(daemon: Daemon, name: str = "filled") -> str:
     """An image with a VOLUME that has contents."""
     archive = rootfs.archive(
@@ -119,6 +124,45 @@ def test_a_subpath_whose_links_lead_out_of_the_volume_is_refused(daemon, busybox
     assert daemon.shell("cat /w/file", HostConfig=host(Mounts=[mount])) == "x"
     for subpath in ("a/top", "a/bad", "a/top/etc"):
         mount["VolumeOptions"] = {"Subpath": subpath}
+        status, text = refused(daemon, host(Mounts=[mount]))
+        assert status == 400 and text.startswith("path concatenation escapes the base directory, base: /"), text
+        assert text.endswith(f", subpath: {subpath}")
+
+
+def test_a_volume_whose_place_a_tmpfs_takes_is_not_made(daemon, busybox, container):
+    """Neither that of the image, nor that of the container; HostConfig.Tmpfs and Mounts count alike."""
+    changes = (*rootfs.CHANGES, "VOLUME /of-image /of-mount /stays")
+    daemon.import_image(rootfs.busybox(), "with-volumes:1", changes)
+    asked = host(Tmpfs={"/of-image": "", "/of-own": ""}, Mounts=[{"Type": "tmpfs", "Target": "/of-mount"}])
+    before = names(daemon)
+    script = "grep -c '^tmpfs /of-' /proc/mounts"
+    one = container("sh", "-c", script, Image="with-volumes:1", Volumes={"/of-own/": {}}, HostConfig=asked, Tty=True)
+    shown = daemon.inspect(one)["Mounts"]
+    assert [point["Destination"] for point in shown if point["Type"] == "volume"] == ["/stays"]
+    assert len(names(daemon) - before) == 1
+    daemon.begin(one)
+    assert daemon.wait(one) == 0 and daemon.logs(one) == b"3\r\n"
+
+
+def test_an_image_is_mounted_twice(daemon, busybox, container):
+    mounts = [
+        {"Type": "image", "Source": "busybox", "Target": "/one"},
+        {"Type": "image", "Source": "busybox", "Target": "/two", "ImageOptions": {"Subpath": "bin"}},
+        {"Type": "image", "Source": "busybox", "Target": "/three"},
+    ]
+    script = "test -e /one/bin/busybox && test -e /two/busybox && test -e /three/bin/busybox && touch /three/x"
+    assert "Read-only file system" in daemon.shell(f"{script} 2>&1 || true", HostConfig=host(Mounts=mounts))
+
+
+def test_a_part_of_an_image_whose_links_lead_out_of_it_is_refused(daemon, busybox, container):
+    one = container("sh", "-c", "mkdir /a; ln -s / /a/top; ln -s ../../.. /a/up; ln -s ../a /a/good; echo x > /a/file")
+    daemon.begin(one)
+    assert daemon.wait(one) == 0
+    assert daemon.request("POST", f"/commit?container={one}&repo=with-links&tag=1").status == 201
+    mount = {"Type": "image", "Source": "with-links:1", "Target": "/w", "ImageOptions": {"Subpath": "a/good"}}
+    assert daemon.shell("cat /w/file", HostConfig=host(Mounts=[mount])) == "x"
+    for subpath in ("a/top", "a/top/etc", "a/up"):
+        mount["ImageOptions"] = {"Subpath": subpath}
         status, text = refused(daemon, host(Mounts=[mount]))
         assert status == 400 and text.startswith("path concatenation escapes the base directory, base: /"), text
         assert text.endswith(f", subpath: {subpath}")
