@@ -14,6 +14,21 @@ from engine.kernel import syscalls
 from engine.kernel.beneath import is_directory, open_beneath
 from engine.sandbox.mounts import FLAGS, attach
 
+_PROCESSORS = "/sys/devices/system/cpu"
+
+
+def throttles(directory: str = _PROCESSORS) -> tuple[str, ...]:
+    """How often each processor of this host was slowed down by its heat: `DIRECTORY/cpuN/thermal_throttle`, by N.
+
+    What a neighbour computes can be read from it. Empty where the processors tell nothing, as in most virtual machines.
+    """
+    try:
+        numbers = sorted(int(name[3:]) for name in os.listdir(directory) if name[:3] == "cpu" and name[3:].isdecimal())
+    except OSError:  # there is no /sys here; then there is none in the container either
+        return ()
+    return tuple(path for number in numbers if os.path.isdir(path := f"{directory}/cpu{number}/thermal_throttle"))
+
+
 MASKED_PATHS: tuple[str, ...] = (
     "/proc/acpi",
     "/proc/asound",
@@ -27,8 +42,9 @@ MASKED_PATHS: tuple[str, ...] = (
     "/proc/timer_stats",
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
+    *throttles(),
 )
-"""The paths that docker hides from a container that is not privileged."""
+"""The paths that docker hides from a container that is not privileged; those of processors only where they exist."""
 
 READONLY_PATHS: tuple[str, ...] = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 """The paths that docker makes read-only in a container that is not privileged."""
