@@ -24,7 +24,7 @@ from tests.harness.daemon import Daemon
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
-RED, BLUE = "10.210.1", "10.210.2"
+RED, BLUE, SIXTH = "10.210.1", "10.210.2", "10.210.6"
 IFNAME, SYSCTLS = "com.docker.network.endpoint.ifname", "com.docker.network.endpoint.sysctls"
 
 
@@ -338,3 +338,29 @@ def test_the_list_finds_containers_by_their_networks(daemon: Daemon, red: str, b
         (row,) = listed(daemon, network=["red"])
         assert row["NetworkSettings"]["Networks"] == shown(daemon, one)
         assert row["HostConfig"]["NetworkMode"] == "red"
+
+
+SIX = {"EnableIPv6": True, "IPAM": {"Config": [{"Subnet": f"{SIXTH}.0/24"}, {"Subnet": "fd00:210:6::/64"}]}}
+
+
+@pytest.mark.parametrize("name", ["all", "lo"])
+def test_a_container_that_wants_no_ipv6_has_none_in_a_network_that_has(daemon: Daemon, name: str) -> None:
+    """`--sysctl net.ipv6.conf.all.disable_ipv6=1`: no address, no line of hosts; nor through a network of later."""
+    off = {f"net.ipv6.conf.{name}.disable_ipv6": "1"}
+    asked = endpoints(six={"IPAMConfig": {"IPv6Address": "fd00:210:6::66"}})
+    with (
+        networks(daemon, six=SIX, later={"EnableIPv6": True}),
+        container(daemon, **on("six")) as usual,
+        container(daemon, **on("six", Sysctls=off), **asked) as one,
+    ):
+        address = shown(daemon, usual)["six"]["GlobalIPv6Address"]
+        assert address and f"{address}\t" in inside(daemon, usual, "cat /etc/hosts")
+        assert connect(daemon, "later", one) == (200, "")
+        ours = shown(daemon, one)
+        assert [ours[each]["GlobalIPv6Address"] for each in ("six", "later")] == ["", ""]
+        assert [ours[each]["GlobalIPv6PrefixLen"] for each in ("six", "later")] == [0, 0]
+        assert inside(daemon, one, "ip -6 addr") == ""
+        hostname = daemon.inspect(one)["Config"]["Hostname"]
+        lines = [f"{ours[each]['IPAddress']}\t{hostname}" for each in ("six", "later")]
+        assert inside(daemon, one, "cat /etc/hosts").split("\n") == ["127.0.0.1\tlocalhost", *lines]
+        assert "0% packet loss" in inside(daemon, usual, f"ping -4 -c 1 -W 9 {one}").replace("100%", "all")

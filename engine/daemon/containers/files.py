@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from engine.daemon.clock import SECOND
-from engine.daemon.containers.endpoints.hosts import LOCALHOST, extra
+from engine.daemon.containers.endpoints.hosts import LOCALHOST, LOCALHOST4, extra, has_ipv6
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
 from engine.daemon.tar.trees import remove_path
@@ -40,7 +40,7 @@ def write(where: Paths, container: Container) -> None:
 def first_hosts(container: Container) -> str:
     """The first lines of a container's hosts: the host's own file in the host's network, else the names of loopback."""
     if container.host_config["NetworkMode"] != "host":
-        return LOCALHOST
+        return LOCALHOST if has_ipv6(container) else LOCALHOST4
     hosts = _read("/etc/hosts")
     return hosts if not hosts or hosts.endswith("\n") else f"{hosts}\n"
 

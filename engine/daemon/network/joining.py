@@ -34,11 +34,14 @@ def make(
     ports: tuple[Published, ...],
     beside: Iterable[Endpoint],
     reserved: Iterable[str] = (),
+    *,
+    ipv6: bool = True,
 ) -> Endpoint:
     """The endpoint's record. Its addresses are taken from `addresses`; when this raises, none is.
 
     settings: complete EndpointSettings; beside: the container's other endpoints
     reserved: names of interfaces that other endpoints of the container ask for
+    ipv6: whether the container takes an address of IPv6; if not, one that was asked for is passed over, as by docker
     Raises Invalid, Forbidden, EngineError in docker's words.
     """
     identity = os.urandom(32).hex()
@@ -53,10 +56,10 @@ def make(
     interface = _interface(network, given, {each.interface for each in beside}, set(reserved))
     ipam = settings["IPAMConfig"] or {}
     link_local = _link_local(ipam.get("LinkLocalIPs") or ())
-    wanted = {4: ipam.get("IPv4Address") or "", 6: ipam.get("IPv6Address") or ""}
+    wanted = {4: ipam.get("IPv4Address") or "", 6: ipam.get("IPv6Address") or "" if ipv6 else ""}
     taken: dict[int, tuple[str, Space]] = {}
     try:
-        for version, enabled in ((4, network.ipv4), (6, network.ipv6)):
+        for version, enabled in ((4, network.ipv4), (6, network.ipv6 and ipv6)):
             if enabled and addresses.of(version):
                 taken[version] = _address(network, addresses, version, wanted[version])
             elif wanted[version]:
@@ -64,17 +67,17 @@ def make(
     except EngineError:
         addresses.release(*(address for address, _ in taken.values()))
         raise
-    ipv4, prefix4, gateway4 = _placed(network, 4, taken)
-    ipv6, prefix6, gateway6 = _placed(network, 6, taken)
+    address4, prefix4, gateway4 = _placed(network, 4, taken)
+    address6, prefix6, gateway6 = _placed(network, 6, taken)
     return Endpoint(
         id=identity,
         network=network.id,
         container=container_id,
         mac=mac,
-        ipv4=ipv4,
+        ipv4=address4,
         prefix4=prefix4,
         gateway4=gateway4,
-        ipv6=ipv6,
+        ipv6=address6,
         prefix6=prefix6,
         gateway6=gateway6,
         interface=interface,

@@ -217,12 +217,15 @@ class Networks:
         container_id: str,
         wanted: Mapping[str, AskedEndpoint],
         ports: Mapping[str, tuple[Published, ...]] | None = None,
+        *,
+        ipv6: bool = True,
     ) -> tuple[Endpoint, ...]:
         """Make a container's endpoints, in the order of `wanted`, all or none; this returns after writing their rows.
 
         wanted: name or id of a network → its complete EndpointSettings (`IPAMConfig`, `MacAddress`, `GwPriority` and
             `DriverOpts` are obeyed, `DNSNames` become the endpoint's names)
         ports: by the same keys, what is published through that endpoint, where that is known already
+        ipv6: whether the container takes addresses of IPv6
 
         Each endpoint has its addresses, gateways, MAC address, the interface's name in the container (`eth0`: the
         lowest number that this container has free) and, with the driver bridge, the name of the host's end. Endpoints
@@ -240,7 +243,7 @@ class Networks:
                     addresses = self._addresses_of(network)
                     assert isinstance(addresses, ipam.Addresses)  # no other class is ever put there
                     asked = wanted[reference], (ports or {}).get(reference, ())
-                    made.append(joining.make(network, addresses, container_id, *asked, beside, reserved))
+                    made.append(joining.make(network, addresses, container_id, *asked, beside, reserved, ipv6=ipv6))
                 self._add(made)
             except BaseException:
                 self._give_back(made)

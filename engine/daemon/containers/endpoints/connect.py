@@ -8,7 +8,7 @@ import contextlib
 import os
 
 from engine.daemon.containers import config
-from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
+from engine.daemon.containers.endpoints import ending, etc, hosts, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.jsontext import Object
@@ -85,7 +85,8 @@ def _make(
     """
     others = wires.places(engine, container)
     undoing.callback(moving.settle, engine, container)
-    (endpoint,) = engine.networks.join(container.id, {network.id: requested.for_join(container, network, wanted)})
+    asked = {network.id: requested.for_join(container, network, wanted)}
+    (endpoint,) = engine.networks.join(container.id, asked, ipv6=hosts.has_ipv6(container))
     network = engine.networks.find(network.id)  # read again: the default one may have moved with its first container
     undoing.callback(ending.give_back, engine, container, ((network, endpoint),), told=False)
     if network.wired:

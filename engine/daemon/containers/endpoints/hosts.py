@@ -15,14 +15,21 @@ from engine.daemon.network.record import Endpoint
 log = logging.getLogger(__name__)
 
 HOST_GATEWAY = "host-gateway"
-LOCALHOST = """127.0.0.1\tlocalhost
-::1\tlocalhost ip6-localhost ip6-loopback
+LOCALHOST4 = "127.0.0.1\tlocalhost\n"
+LOCALHOST = f"""{LOCALHOST4}::1\tlocalhost ip6-localhost ip6-loopback
 fe00::\tip6-localnet
 ff00::\tip6-mcastprefix
 ff02::1\tip6-allnodes
 ff02::2\tip6-allrouters
 """
+_OFF = ("net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.lo.disable_ipv6")
 _LONGEST = 1 << 20
+
+
+def has_ipv6(container: Container) -> bool:
+    """Whether the container leaves IPv6 on; with docker's two parameters it is given neither address nor line of it."""
+    asked = container.host_config["Sysctls"] or {}
+    return not any(asked.get(name, "").strip() == "1" for name in _OFF)
 
 
 def extra(container: Container, gateways: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ error.
 
 import os
 
-from engine.daemon.containers.endpoints import ending, etc, portspecs, requested, wires
+from engine.daemon.containers.endpoints import ending, etc, hosts, portspecs, requested, wires
 from engine.daemon.containers.endpoints.keeping import keep
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import EndpointSettings
@@ -60,7 +60,7 @@ class Start:
             for network in networks.values()
         }
         try:
-            endpoints = engine.networks.join(container.id, wanted, ports)
+            endpoints = engine.networks.join(container.id, wanted, ports, ipv6=hosts.has_ipv6(container))
         except BaseException:
             engine.ports.release(container.id)
             raise
