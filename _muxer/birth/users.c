@@ -29,7 +29,7 @@ static struct piece cut(struct piece *rest, char mark) {
         found.size = (size_t)(end - rest->at);
         *rest = (struct piece){end + 1, rest->size - found.size - 1};
     } else {
-        rest->at = NULL;
+        *rest = (struct piece){NULL, 0};
     }
     return found;
 }

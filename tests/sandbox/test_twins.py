@@ -137,6 +137,8 @@ def test_c_knows_what_every_ordinary_container_has(bench: Bench) -> None:
         ("foo:x::6::/no\nfoo:x:-1:6::/no\nfoo:x:5:99999999999::/no\n", "a:x:b:foo\n:x:3:foo\n"),
         ("\n:::\n::::::\n:x:3:4::/empty\n", "\n:\n::\n:::\n"),
         ("5:x:0:0::/zero\n", "5:x:0:\n"),
+        ("# who there is\n+\nfoo:x:5:6::/f\nfoo\nfoo:x\n", "+\nfoo:\nwheel:x:10\nwheel:x:11:foo\nwheel"),
+        ("\0" * 5000, "\0" * 5000),
         ("foo:x:5:6::\n", "x:x:2147483648:foo\ny:x:2147483647:foo\n"),
     ],
 )
