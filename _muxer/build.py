@@ -27,7 +27,7 @@ PARTS = {
         *("segment", "sink", "lines", "seek", "waiting", "reader", "jsonlines", "jsonreader"),
     ),
     "pump": ("client", "flow", "pump", "waiters"),
-    "proxy": ("confine", "datagram", "orders", "stream", "turns"),
+    "proxy": ("confine", "datagram", "orders", "reach", "stream", "turns"),
     "birth": ("beneath", "command", "devices", "join", "mounts", "plan", "rights", "steps", "streams", "users"),
     "process": ("finish", "launch", "newborn", "keeper", "proxy", "title", "spawner"),
 }

@@ -256,6 +256,7 @@ struct mux_proxy_limits {
     uint32_t flows_each;   /* of one container */
     uint32_t idle_ms;      /* after so long without a datagram, a UDP client is forgotten */
     uint32_t linger_ms;    /* after so long without a container, the proxy ends, even if there is a daemon */
+    uint32_t transparent;  /* whether containers may see their clients' own addresses */
 };
 
 /* Carries published ports to containers until it serves none (see engine/wire/leads.py). It owns the descriptors: the
@@ -263,8 +264,9 @@ struct mux_proxy_limits {
  * `proxy.sock`. 0 or a negative errno. */
 int mux_proxy(int link, int daemons, int home, const struct mux_proxy_limits *limits);
 
-/* Gives up each right of this process that mux_proxy does not need. 0 or a negative errno. */
-int mux_proxy_confine(void);
+/* Gives up each right of this process that mux_proxy does not need. transparent: as in the limits. 0 or a negative
+ * errno. */
+int mux_proxy_confine(int transparent);
 
 /* cffi end */
 

@@ -13,6 +13,7 @@
 #define WIRE_EXEC_BIRTH_ANEW 'x'
 #define WIRE_RESOLVER 'R'
 #define WIRE_PROXY 'P'
+#define WIRE_TRANSPARENT_PROXY 'T'
 
 /* The first byte of what a daemon says to a monitor beside messages. */
 #define WIRE_WAITS 'W'

@@ -84,7 +84,7 @@ def _ours(version: str, inside: int, kept: list[socket.socket]) -> Way:
         from _muxer._native import ffi, lib  # late: it may not be built
 
         given = ffi.new("struct mux_proxy_limits *", asdict(limits))
-        lib.mux_proxy_confine()
+        lib.mux_proxy_confine(0)
         lib.mux_proxy(theirs.detach(), daemons.detach(), directory, given)
 
     pid = _fork(run)

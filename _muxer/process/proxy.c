@@ -2,6 +2,7 @@
  *
  * Like a keeper it never runs Python, so it has few pages of its own. engine/proxy/main.py does the same in Python. */
 #include "process/keeper.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -42,6 +43,7 @@ void be_proxy(struct mux_stay *stay) {
     mux_name(stay, "proxy", "");
     if (stay->fd_count != 3) _exit(1);
     struct mux_proxy_limits limits = limits_of_files();
-    if (mux_proxy_confine() < 0) _exit(1); /* the daemon sees the end of the link */
+    limits.transparent = stay->request[0] == WIRE_TRANSPARENT_PROXY;
+    if (mux_proxy_confine((int)limits.transparent) < 0) _exit(1); /* the daemon sees the end of the link */
     _exit(mux_proxy(stay->fds[0], stay->fds[1], stay->fds[2], &limits) < 0);
 }

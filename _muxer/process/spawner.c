@@ -191,7 +191,8 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
         /* If the request was cut, or the fork failed, the daemon sees the end of the request's link. */
         if (stay->fd_count >= 0 && stay->request[0] == WIRE_RESOLVER) {
             if (fork_off(requests, kinds) > 0) return MUX_RESOLVES;
-        } else if (stay->fd_count >= 0 && stay->request[0] == WIRE_PROXY) {
+        } else if (stay->fd_count >= 0 &&
+                   (stay->request[0] == WIRE_PROXY || stay->request[0] == WIRE_TRANSPARENT_PROXY)) {
             if (fork_off(requests, kinds) > 0) be_proxy(stay);
         } else if (stay->fd_count >= 0 && !give(stay, kinds)) {
             result = is_birth(stay->request[0]) ? fork_birth(stay, requests, kinds, is_exec(stay->request[0]), -1)

@@ -89,17 +89,14 @@ static void make_room(struct proxy *proxy, struct owner *owner) {
 }
 
 static struct flow *new_flow(struct proxy *proxy, struct lead *lead, const union address *peer) {
-    const union address *target = &lead->target;
-    socklen_t size = target->any.sa_family == AF_INET6 ? sizeof target->six : sizeof target->four;
     make_room(proxy, lead->owner);
     struct flow *flow = calloc(1, sizeof *flow);
     if (!flow) return NULL;
     flow->kind = FLOW;
     flow->lead = lead;
     flow->peer = *peer;
-    flow->fd = socket(target->any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (flow->fd < 0 || connect(flow->fd, &target->any, size) < 0 ||
-        wait_for(proxy, flow->fd, &flow->kind, EPOLLIN, false) < 0) {
+    flow->fd = reach(proxy, SOCK_DGRAM, peer, &lead->target);
+    if (flow->fd < 0 || wait_for(proxy, flow->fd, &flow->kind, EPOLLIN, false) < 0) {
         if (flow->fd >= 0) close(flow->fd);
         free(flow);
         return NULL;

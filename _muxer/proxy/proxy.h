@@ -128,6 +128,9 @@ void stream_event(struct proxy *proxy, struct end *end, uint32_t events);
 void move_waiting(struct proxy *proxy);
 void abort_stream(struct proxy *proxy, struct stream *stream);
 
+/* reach.c: begins a connection of this kind (SOCK_STREAM, SOCK_DGRAM) to a container. The socket or a negative errno. */
+int reach(const struct proxy *proxy, int kind, const union address *client, const union address *target);
+
 /* datagram.c */
 int prepare_datagrams(int fd, sa_family_t family);
 void hear_clients(struct proxy *proxy, struct lead *lead);

@@ -19,7 +19,6 @@
 #define CHUNK (256 * 1024)    /* the most bytes that wait in a pipe */
 #define TURNS 32              /* moves of one direction, before other connections have their turn */
 #define PIPE_SIZE (256 * 1024)
-#define CONNECT_TRIES 3       /* SYNs that are sent again: about 15 seconds (tcp(7), TCP_SYNCNT) */
 
 enum moved { IDLE, MORE, BROKEN };
 
@@ -182,23 +181,11 @@ static void set(int fd, int level, int option, int value) {
     setsockopt(fd, level, option, &value, sizeof value); /* each is a wish alone */
 }
 
-/* Begins a connection to the container. Returns the socket or a negative errno. */
-static int reach(const union address *target) {
-    socklen_t size = target->any.sa_family == AF_INET6 ? sizeof target->six : sizeof target->four;
-    int fd = socket(target->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return -errno;
-    set(fd, IPPROTO_TCP, TCP_SYNCNT, CONNECT_TRIES);
-    if (connect(fd, &target->any, size) == 0 || errno == EINPROGRESS) return fd;
-    int failed = -errno;
-    close(fd);
-    return failed;
-}
-
 /* Takes a client, whose descriptor is this function's. A client that cannot be served is reset. */
-static void begin(struct proxy *proxy, struct lead *lead, int client) {
+static void begin(struct proxy *proxy, struct lead *lead, int client, const union address *peer) {
     struct stream *stream = calloc(1, sizeof *stream);
     struct linger now = {.l_onoff = 1, .l_linger = 0};
-    int container = stream ? reach(&lead->target) : -ENOMEM;
+    int container = stream ? reach(proxy, SOCK_STREAM, peer, &lead->target) : -ENOMEM;
     if (container < 0) {
         setsockopt(client, SOL_SOCKET, SO_LINGER, &now, sizeof now);
         close(client);
@@ -234,9 +221,11 @@ void accept_streams(struct proxy *proxy, struct lead *lead) {
             pause_lead(proxy, lead);
             return;
         }
-        int client = accept4(lead->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        union address peer = {.any.sa_family = AF_UNSPEC};
+        socklen_t size = sizeof peer;
+        int client = accept4(lead->fd, &peer.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (client >= 0) {
-            begin(proxy, lead, client);
+            begin(proxy, lead, client, &peer);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             pause_lead(proxy, lead); /* epoll would report it again and again */
             return;

@@ -24,6 +24,7 @@ class Limits:
     streams_each, flows_each: those of one container
     idle_ms: after so long without a datagram, a UDP client is forgotten
     linger_ms: after so long without a container, the proxy ends, even if there is a daemon
+    transparent: whether containers may see their clients' own addresses
     """
 
     leads: int
@@ -33,9 +34,10 @@ class Limits:
     flows_each: int
     idle_ms: int = 90_000
     linger_ms: int = 20_000
+    transparent: bool = False
 
 
-def of_files() -> Limits:
+def of_files(transparent: bool = False) -> Limits:
     """Raise the soft limit of open files to the hard one, and share the files out."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -43,4 +45,4 @@ def of_files() -> Limits:
     room = room - _SPARE if room > 2 * _SPARE else room // 2
     streams = min(room // 2 // _OF_STREAM, _MOST_STREAMS)
     flows = min(room // 4, _MOST_FLOWS)
-    return Limits(room // 4, streams, streams // 2 + 1, flows, flows // 2 + 1)
+    return Limits(room // 4, streams, streams // 2 + 1, flows, flows // 2 + 1, transparent=transparent)

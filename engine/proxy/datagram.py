@@ -10,6 +10,7 @@ import socket
 import struct
 
 from engine.proxy.bounds import Limits
+from engine.proxy.reach import Address, reach
 from engine.proxy.record import Carried, Lead, Owner
 from engine.proxy.turns import Loop
 
@@ -22,10 +23,7 @@ _INFO6 = struct.Struct("=16si")  # struct in6_pktinfo
 _CONTROL = socket.CMSG_SPACE(_INFO6.size)
 _LINK_LOCAL = (0xFE, 0x80)
 
-_Address = tuple[str, int] | tuple[str, int, int, int]
-
-
-_Client = tuple[_Address, bytes, int]
+_Client = tuple[Address, bytes, int]
 """Who sends, to which of the host's addresses, and for a link-local address on which link, else 0."""
 
 
@@ -96,9 +94,8 @@ class Flow(Carried):
         """Raises OSError."""
         self._flows, self._lead, self._client = flows, lead, client
         self.used_ms = flows.loop.now_ms
-        self._socket = socket.socket(lead.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._socket = reach(flows.limits.transparent, socket.SOCK_DGRAM, client[0], (lead.address, lead.port))
         try:
-            self._socket.connect((lead.address, lead.port))
             flows.loop.add(self._socket.fileno(), lambda _: self._answered())
         except OSError:
             self._socket.close()

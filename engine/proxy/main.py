@@ -10,18 +10,19 @@ import os
 from engine.kernel import title
 from engine.proxy import bounds, confine, orders
 from engine.wire import channel, exitfile
-from engine.wire.schema import BeProxy
+from engine.wire.schema import BeProxy, BeTransparentProxy
 
 
 def main(data: bytes, descriptors: list[int]) -> int:
-    """Be the proxy that this request (`BeProxy`) asks for; returns the process's exit status."""
+    """Be the proxy that this request (`BeProxy`, `BeTransparentProxy`) asks for; returns the process's exit status."""
     asked, (link, daemons, home) = channel.unpack(data, descriptors)
-    assert isinstance(asked, BeProxy)
+    assert isinstance(asked, BeProxy | BeTransparentProxy)
+    transparent = isinstance(asked, BeTransparentProxy)
     title.become("proxy")
     place = f"/proc/self/fd/{os.dup(home)}"
-    most = bounds.of_files()
+    most = bounds.of_files(transparent)
     try:
-        confine.confine()
+        confine.confine(transparent)
         orders.run(link, daemons, home, most)
     except BaseException:
         exitfile.write_crash(place, exitfile.PROXY_CRASH)

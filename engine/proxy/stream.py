@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from engine.proxy import turns
 from engine.proxy.bounds import Limits
+from engine.proxy.reach import Address, reach
 from engine.proxy.record import Carried, Lead
 from engine.proxy.turns import Loop
 
@@ -24,7 +25,6 @@ _CHUNK = 256 * 1024  # the most bytes that wait in a pipe
 _TURNS = 32  # moves of one direction, before other connections have their turn
 _PIPE_SIZE = 256 * 1024
 _POOL = 8  # empty pipes that are kept
-_CONNECT_TRIES = 3  # SYNs that are sent again: about 15 seconds (tcp(7), TCP_SYNCNT)
 _RETRY_MS = 1000
 _FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
 _RESET = struct.pack("ii", 1, 0)  # struct linger
@@ -47,7 +47,7 @@ class Streams:
                 self._pause(lead)
                 return
             try:
-                client, _ = lead.socket.accept()
+                client, peer = lead.socket.accept()
             except (ConnectionAbortedError, InterruptedError):
                 continue
             except OSError as error:
@@ -55,13 +55,13 @@ class Streams:
                     self._pause(lead)
                 return
             client.setblocking(False)
-            self._begin(lead, client)
+            self._begin(lead, client, peer)
 
-    def _begin(self, lead: Lead, client: socket.socket) -> None:
+    def _begin(self, lead: Lead, client: socket.socket, peer: Address) -> None:
         """Take a client. One that cannot be served is reset."""
         container = None
         try:
-            container = _reach(lead)
+            container = reach(self.limits.transparent, socket.SOCK_STREAM, peer, (lead.address, lead.port))
             Stream(self, lead, client, container)
         except OSError:  # the container's network is gone, or there is no room; the client sees the reset
             for each in filter(None, (client, container)):
@@ -241,20 +241,6 @@ class Stream(Carried):
         else:
             _close_pipe(end.pipe)
         end.pipe = None
-
-
-def _reach(lead: Lead) -> socket.socket:
-    """Begin a connection to the container. Raises OSError."""
-    made = socket.socket(lead.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    try:
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, _CONNECT_TRIES)
-        refused = made.connect_ex((lead.address, lead.port))
-        if refused not in (0, errno.EINPROGRESS):
-            raise OSError(refused, os.strerror(refused))
-    except BaseException:
-        made.close()
-        raise
-    return made
 
 
 def _close_with_reset(sock: socket.socket) -> None:

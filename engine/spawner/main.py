@@ -21,7 +21,7 @@ from engine.monitor.parts import parts
 from engine.muxer import select
 from engine.sandbox import plan
 from engine.spawner import forking, modules, version
-from engine.wire.channel import BE_PROXY, BE_RESOLVER, Channel
+from engine.wire.channel import BE_PROXY, BE_RESOLVER, BE_TRANSPARENT_PROXY, Channel
 from engine.wire.schema import Spawns
 
 if TYPE_CHECKING:  # the spawner keeps their code, and one process a daemon runs each of them
@@ -56,7 +56,12 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
         if part == "resolves":
             return _be_resolver(*processes.request)
         return 0 if part == "ended" else monitor.be(part, processes, stage)
-    return forking.serve(requests, made_of, stage, {BE_RESOLVER: _settle_as_resolver, BE_PROXY: _settle_as_proxy})
+    services = {
+        BE_RESOLVER: _settle_as_resolver,
+        BE_PROXY: _settle_as_proxy,
+        BE_TRANSPARENT_PROXY: _settle_as_proxy,
+    }
+    return forking.serve(requests, made_of, stage, services)
 
 
 def _greet(requests: Channel) -> None:

@@ -58,6 +58,7 @@ MODULES = (
     "engine.proxy.turns",
     "engine.proxy.main",
     "engine.proxy.record",
+    "engine.proxy.reach",
     "engine.proxy.stream",
     "engine.resolver.forward",
     "engine.resolver.loop",

@@ -21,7 +21,12 @@ BIRTH, BIRTH_ANEW = b"B", b"b"  # for C alone: a start by a plan (`sandbox.plan`
 EXEC_BIRTH, EXEC_BIRTH_ANEW = b"X", b"x"  # the same for an exec
 BE_RESOLVER = b"R"  # for the spawner, which prepares no monitor for these
 BE_PROXY = b"P"
-_MARKS: dict[type[Message], bytes] = {schema.BeResolver: BE_RESOLVER, schema.BeProxy: BE_PROXY}
+BE_TRANSPARENT_PROXY = b"T"
+_MARKS: dict[type[Message], bytes] = {
+    schema.BeResolver: BE_RESOLVER,
+    schema.BeProxy: BE_PROXY,
+    schema.BeTransparentProxy: BE_TRANSPARENT_PROXY,
+}
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024

@@ -24,6 +24,7 @@ WORDS = {
         "EXEC_BIRTH_ANEW": channel.EXEC_BIRTH_ANEW,
         "RESOLVER": channel.BE_RESOLVER,
         "PROXY": channel.BE_PROXY,
+        "TRANSPARENT_PROXY": channel.BE_TRANSPARENT_PROXY,
     },
     "what a daemon says to a monitor beside messages": {
         "WAITS": waits.WAITS,

@@ -243,6 +243,14 @@ class BeProxy:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class BeTransparentProxy:
+    """daemon → spawner: the same as `BeProxy`, for a proxy that reaches containers from its clients' own addresses.
+
+    It keeps the one capability that this needs (CAP_NET_RAW), so it is for a daemon whose network is its own.
+    """
+
+
 Message = (
     Start
     | Exec
@@ -262,5 +270,6 @@ Message = (
     | Served
     | Forget
     | BeProxy
+    | BeTransparentProxy
 )
 """Every message that one process sends to another; the other classes here are parts of messages."""

@@ -30,6 +30,7 @@ MAKERS = {
     "engine.logs.jsonwriter": "a log of JSON lines",
     "engine.logs.drivers.pluginsender": "the FIFO of a log plugin, which goes with the container's directory",
     "engine.logs.compress": "older files of a log of JSON lines",
+    "engine.proxy.reach": "no file: sockets with addresses of clients",
     "engine.resolver.served": "sockets in the containers' network namespaces",
 }
 ROOMS = (*(tower for tower in CONTAINER_TOWER if tower not in BASE), "engine.wire", "engine.logs")

@@ -66,10 +66,12 @@ class Ports:
     """
 
     def __init__(self, settings: Settings, spawner: Spawner, links: Monitors) -> None:
-        self._made = settings.exec_root, spawner, links
         # Rules are for the network that the daemon lives in. If that is not the host's, none leads from the host.
         self._ruled = outside.is_here()
         self._rules = {4: settings.iptables and self._ruled, 6: settings.ip6tables and self._ruled}
+        # There the proxy can do what rules do elsewhere: let containers see who asks.
+        transparent = not self._ruled and settings.iptables and settings.ip6tables
+        self._made = settings.exec_root, spawner, links, transparent
         self._may_proxy = settings.userland_proxy
         self._proxying: _Proxying | None = None
         self._lock = locks.Lock("ports")

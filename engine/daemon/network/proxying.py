@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 
+from engine.daemon.network import returning
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.serviceprocess import Birth, Kind, Lost, ServiceProcess
@@ -20,7 +21,7 @@ from engine.kernel import syscalls
 from engine.wire import channel, endpoint, exitfile, leads
 from engine.wire.channel import Channel
 from engine.wire.leads import Lead, Word
-from engine.wire.schema import BeProxy
+from engine.wire.schema import BeProxy, BeTransparentProxy
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +56,14 @@ class Run:
 
 
 class Proxying(ServiceProcess[Run]):
-    """The link to the proxy of one daemon."""
+    """The link to the proxy of one daemon.
 
-    def __init__(self, exec_root: str, spawner: Spawner, links: Monitors) -> None:
+    transparent: whether containers are to see their clients' own addresses, which needs a network of the daemon's own
+    """
+
+    def __init__(self, exec_root: str, spawner: Spawner, links: Monitors, transparent: bool) -> None:
         super().__init__(_KIND, exec_root, spawner, links)
+        self._transparent = transparent
         self._found: dict[str, Run] = {}  # what an earlier daemon's proxy serves, until each is claimed
 
     def lead(self, run: Run) -> None:
@@ -175,7 +180,16 @@ class Proxying(ServiceProcess[Run]):
             passed.callback(os.close, home)
         except OSError as error:
             raise SystemFailure(f"the socket of the userland proxy cannot be made: {error}") from error
-        return BeProxy(), [listener.fileno(), home]
+        return self._being(), [listener.fileno(), home]
+
+    def _being(self) -> Birth:
+        if self._transparent:
+            try:
+                returning.make()
+                return BeTransparentProxy()
+            except OSError as error:
+                log.warning("containers see no client's own address at published ports: %s", error)
+        return BeProxy()
 
     def _greeting(self, link: Channel) -> tuple[int, int] | None:
         greeting, stray = _receive(link)

@@ -25,7 +25,7 @@ from engine.errors import EngineError, SystemFailure
 from engine.kernel import syscalls
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
-from engine.wire.schema import BeProxy, BeResolver
+from engine.wire.schema import BeProxy, BeResolver, BeTransparentProxy
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Run(Protocol):
 
 Told = TypeVar("Told", bound=Run)
 Answer = TypeVar("Answer")
-Birth = BeProxy | BeResolver
+Birth = BeProxy | BeTransparentProxy | BeResolver
 """What the spawner is sent to start such a process."""
 
 

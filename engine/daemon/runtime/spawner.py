@@ -16,12 +16,15 @@ from engine import origin
 from engine.daemon import locks
 from engine.errors import Invalid, Unavailable
 from engine.wire.channel import Channel
-from engine.wire.schema import BeProxy, BeResolver, Exec, Spawns, Start
+from engine.wire.schema import BeProxy, BeResolver, BeTransparentProxy, Exec, Spawns, Start
 
 log = logging.getLogger(__name__)
 
 _SEND_LIMIT = struct.pack("ll", 10, 0)  # seconds and microseconds: struct timeval
 _GREETING_SECONDS = 20.0  # enough for a new Python process to start on a busy machine
+
+Request = Start | Exec | BeResolver | BeProxy | BeTransparentProxy | bytes
+"""What a spawner is asked for: a message, or a request that has its mark already."""
 
 
 class Spawner:
@@ -37,9 +40,7 @@ class Spawner:
         # The limit that containers inherit. The daemon may raise its own later (`main`), which must not reach them.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def send(
-        self, start: Start | Exec | BeResolver | BeProxy | bytes, descriptors: list[int], *, ordinary: bool
-    ) -> None:
+    def send(self, start: Request, descriptors: list[int], *, ordinary: bool) -> None:
         """Ask the spawner for a container, an exec, the resolver or the proxy.
 
         The parameters are those of `Channel.send`; start: or a request that has its mark already (`runtime.births`)
@@ -105,9 +106,7 @@ class Spawner:
             )
 
 
-def _send(
-    channel: Channel, start: Start | Exec | BeResolver | BeProxy | bytes, descriptors: list[int], ordinary: bool
-) -> None:
+def _send(channel: Channel, start: Request, descriptors: list[int], ordinary: bool) -> None:
     if isinstance(start, bytes):
         channel.send_packed(start, descriptors)
     else:

@@ -38,12 +38,12 @@ _META = {
     "iifkind": 26,
     "oifkind": 27,
 }
-_CT_STATE, _CT_STATUS = 0, 2
+_CT_STATE, _CT_DIRECTION, _CT_STATUS, _CT_MARK = 0, 1, 2, 3
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _SOURCE = {IPV4: (12, 4), IPV6: (8, 16)}
 _DESTINATION = {IPV4: (16, 4), IPV6: (24, 16)}
 _INTERNET = 1  # the kind of checksum that IP, TCP and UDP use
-_FIB_ADDRTYPE, _FIB_DADDR, _FIB_IIF = 3, 2, 8
+_FIB_ADDRTYPE, _FIB_SADDR, _FIB_DADDR, _FIB_IIF = 3, 1, 2, 8
 _SNAT, _DNAT = 0, 1
 _HOST_ORDER = sys.byteorder
 
@@ -177,6 +177,33 @@ def address_kind(kind: int, *, of_interface: bool = False) -> bytes:
     flags = _FIB_DADDR | (_FIB_IIF if of_interface else 0)
     loaded = _expression("fib", be32(1, REGISTER), be32(2, _FIB_ADDRTYPE), be32(3, flags))
     return loaded + compare(kind.to_bytes(4, _HOST_ORDER))
+
+
+def sent_for_another() -> bytes:
+    """Go on only where the source is no address of this host."""
+    loaded = _expression("fib", be32(1, REGISTER), be32(2, _FIB_ADDRTYPE), be32(3, _FIB_SADDR))
+    return loaded + compare(LOCAL.to_bytes(4, _HOST_ORDER), DIFFERENT)
+
+
+def answer() -> bytes:
+    """Go on only where the packet goes back to who has begun its connection."""
+    return _expression("ct", be32(1, REGISTER), be32(2, _CT_DIRECTION)) + compare(b"\1")
+
+
+def connection_marked(mark: int) -> bytes:
+    """Go on only where the packet's connection has this mark."""
+    loaded = _expression("ct", be32(1, REGISTER), be32(2, _CT_MARK))
+    return loaded + compare(mark.to_bytes(4, _HOST_ORDER))
+
+
+def mark_connection(mark: int) -> bytes:
+    """Give the packet's connection a mark."""
+    return load(mark.to_bytes(4, _HOST_ORDER)) + _expression("ct", be32(2, _CT_MARK), be32(4, REGISTER))
+
+
+def mark_packet(mark: int) -> bytes:
+    """Give the packet a firewall mark, which rules of routing see too."""
+    return load(mark.to_bytes(4, _HOST_ORDER)) + _expression("meta", be32(2, _META["mark"]), be32(3, REGISTER))
 
 
 def rewrite(offset: int, length: int, checksum: int, register: int = 0) -> bytes:

@@ -21,7 +21,9 @@ for the end; what a daemon tells the proxy, between its clients and the containe
 # Of the part `process` those that fork (spawner.c, newborn.c) have no target, and the others are in the keeper's.
 SOURCES = tuple(f"{part}/{name}" for part in ("log", "pump") for name in PARTS[part])
 # What a target needs beside those and the files that it includes.
-_MORE = {"proxy": ("proxy/datagram", "proxy/stream", "process/finish", "process/keeper", "process/title")}
+_MORE = {
+    "proxy": ("proxy/datagram", "proxy/reach", "proxy/stream", "process/finish", "process/keeper", "process/title")
+}
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"),
     "-fno-omit-frame-pointer",

@@ -23,7 +23,8 @@ struct scene {
 };
 
 static const struct mux_proxy_limits FEW = {
-    .leads = 8, .streams = 4, .streams_each = 3, .flows = 4, .flows_each = 3, .idle_ms = 2, .linger_ms = 2};
+    .leads = 8, .streams = 4, .streams_each = 3, .flows = 4, .flows_each = 3, .idle_ms = 2, .linger_ms = 2,
+    .transparent = 1};
 
 static void open_all(struct scene *scene) {
     for (int i = 0; i < 4; i++) {
