@@ -12,7 +12,9 @@ import pytest
 
 from tests.harness import rootfs, users
 from tests.harness.fixtures import World, running
+from tests.harness.hosts import Host, ask, serving
 from tests.harness.users import ADDRESS, UserDaemon, UserMachine
+from tests.network.places import container
 
 pytestmark = [
     pytest.mark.seldom,
@@ -127,3 +129,12 @@ def test_without_such_a_program_the_daemon_says_so(world: World, connected: User
         daemon.import_busybox()
         assert any("install passt or slirp4netns" in text for text in daemon.request("GET", "/info").json()["Warnings"])
         assert heard(daemon, ADDRESS) == b""
+
+
+def test_published_ports_show_their_clients_own_addresses(mine: UserDaemon) -> None:
+    """Also where the network of containers has a default route, and an address of its own that leads out."""
+    with Host(mine.namespaces) as client, container(mine, ports=["8080:80", "8080:80/udp"]) as place:
+        for kind in ("tcp", "udp"):
+            with serving(place, 80, kind):
+                assert ask(client, client.gateway, 8080, kind) == client.address
+                assert ask(mine.namespaces, "127.0.0.1", 8080, kind) == place.gateway
