@@ -30,6 +30,7 @@
 #define STDOUT_BIT 2
 #define STDERR_BIT 4
 #define WARNINGS_SIZE 4096
+#define STACK_USED (64 * 1024) /* more than a start takes; the kernel keeps a larger gap below a stack */
 
 /* What the daemon asks for: the fields before the plan in a request. */
 struct asked {
@@ -307,6 +308,19 @@ static void tell_warned(struct mux_stay *stay, int link, const char *warnings) {
     send(link, told, (size_t)size, MSG_NOSIGNAL);
 }
 
+/* Sees the container's process 1 born, and tells the daemon; without one it ends. Not inlined, so that the room for
+ * warnings is not on the stack as long as the container runs. */
+static __attribute__((noinline)) void see_start(struct mux_stay *stay, struct infant *infant, int link) {
+    char warnings[WARNINGS_SIZE] = "";
+    if (!see_born(stay, infant, link, warnings)) _exit(1);
+    close(infant->reports);
+    stay->pidfd = infant->pidfd;
+    stay->handed.pid = infant->pid;
+    stay->handed.pid_start = infant->pid_start;
+    stay->handed.started_ns = now_ns();
+    tell_warned(stay, link, warnings);
+}
+
 /* Puts the descriptors of a running container where `serve` expects them; returns how many there are. */
 static int gather(struct mux_stay *stay, const struct infant *infant, const struct streams *streams, const int *log) {
     struct mux_handover *handed = &stay->handed;
@@ -329,18 +343,20 @@ static int gather(struct mux_stay *stay, const struct infant *infant, const stru
     return count;
 }
 
-/* Gives the pages of the request back, as far as they hold nothing else. */
-static void forget_request(struct mux_stay *stay) {
+/* Gives the pages of the request back, as far as they hold nothing else, and those of the stack that only the start
+ * has needed: what is below this function's own page. There the stack may grow, so no other mapping is near. */
+static void forget_start(struct mux_stay *stay) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = ((uintptr_t)stay->request + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)stay->request + sizeof stay->request) & ~(page - 1);
     if (end > start) madvise((void *)start, end - start, MADV_DONTNEED);
+    uintptr_t below = ((uintptr_t)&page & ~(page - 1)) - page;
+    madvise((void *)(below - STACK_USED), STACK_USED, MADV_DONTNEED);
 }
 
 int launch_start(struct mux_stay *stay, struct infant *infant) {
     struct asked asked;
     struct streams streams;
     struct infant fresh;
-    char warnings[WARNINGS_SIZE] = "";
     int clients[MUX_MOST_FDS], log[3] = {-1, -1, -1};
     if (!understand(stay, &asked)) _exit(1);
     int link = stay->fds[0], failed = settle_in(stay, asked.exec_dir);
@@ -364,16 +380,10 @@ int launch_start(struct mux_stay *stay, struct infant *infant) {
         _exit(1);
     }
     for (int i = 0; i < 3; i++) let_go_of(&streams.theirs[i]);
-    if (!see_born(stay, infant, link, warnings)) _exit(1);
-    close(infant->reports);
-    stay->pidfd = infant->pidfd;
-    stay->handed.pid = infant->pid;
-    stay->handed.pid_start = infant->pid_start;
-    stay->handed.started_ns = now_ns();
-    tell_warned(stay, link, warnings);
+    see_start(stay, infant, link);
     let_go_of(&stay->wants); /* tells the spawner that this start is done */
     int count = gather(stay, infant, &streams, log);
-    forget_request(stay);
+    forget_start(stay);
     stay->launching = 0;
     return serve(stay, count, clients);
 }
@@ -430,7 +440,7 @@ int launch_exec(struct mux_stay *stay, struct infant *infant) {
     stay->terminal = -1;
     int count = gather(stay, infant, &streams, NULL);
     let_go_of(&infant->pidfd);
-    forget_request(stay);
+    forget_start(stay);
     let_go_of(&stay->wants);
     return stay_with_exec(stay, infant->reports, infant->pid, count, clients);
 }
