@@ -111,6 +111,18 @@ class Isolated:
         namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
         return [pid for pid, its in _pid_namespaces() if its == namespace and pid != self.pid]
 
+    def prepared(self) -> list[int]:
+        """The children of members that have a PID namespace of their own and still execute the member's program: an
+        engine's own processes, which wait to become containers.
+        """
+        members = {pid: _program(pid) for pid in self.members()}
+        return [
+            child
+            for pid, program in members.items()
+            for child in _children(pid)
+            if child not in members and program is not None and _program(child) == program
+        ]
+
     def close(self) -> None:
         """Kill process 1 and wait until the kernel has ended and reaped every other process of the namespace."""
         if self.pid is not None and self._process.poll() is None:
@@ -126,6 +138,23 @@ def _pid_namespaces() -> Iterator[tuple[int, str]]:
             # A process may end between the listing and the look. A process that may not be looked at is none of ours.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                 yield int(entry.name), os.readlink(entry / "ns/pid")
+
+
+def _children(pid: int) -> list[int]:
+    """A process's children, those of all its threads; none when it has ended."""
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found.extend(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def _program(pid: int) -> tuple[int, int] | None:
+    """Device and inode of the program that a process executes; None when it has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        found = os.stat(f"/proc/{pid}/exe")
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _cgroup_directories() -> set[Path]:
