@@ -69,9 +69,10 @@ static int private_proc(void) {
 STEP(PROFILE) {
     static const char *const files[] = {"thread-self/attr/apparmor/exec", "thread-self/attr/exec"};
     const char *profile = text(&birth->fields);
-    char asked[512];
+    char asked[PATH_SIZE];
     int proc = private_proc(), failed = proc < 0 ? proc : -ENOENT;
     int size = snprintf(asked, sizeof asked, "exec %s", profile);
+    if ((size_t)size >= sizeof asked) failed = -ENAMETOOLONG;
     bool found = false;
     for (size_t i = 0; failed == -ENOENT && i < sizeof files / sizeof *files; i++) {
         int fd = openat(proc, files[i], O_WRONLY | O_CLOEXEC);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,21 +62,34 @@ static struct piece without_blanks(struct piece line) {
     return line;
 }
 
-/* Reads a file of the root; nothing where it is missing. The image may have put a device, a FIFO or anything there. */
+/* Opens a file that was found to be a regular one. In a joiner /proc is the container's; there the path is opened again,
+ * and if the container has put a device there meanwhile, its own rules for devices hold. */
+static int open_found(struct birth *birth, const char *path, int place) {
+    char link[40];
+    int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+    if (birth->joins) return open_beneath(birth->root, path, flags, 0, RESOLVE_LINKS_INSIDE);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", place);
+    int fd = open(link, flags | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Reads a file of the root; nothing where it is missing. The image may have put a FIFO or anything there, and to open a
+ * device can have effects: so it is looked at first. */
 static int read_file(struct birth *birth, const char *path, struct piece *to) {
     struct stat found;
-    int failed = 0, fd = open_beneath(birth->root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, RESOLVE_LINKS_INSIDE);
+    int fd, place = open_beneath(birth->root, path, O_PATH, 0, RESOLVE_LINKS_INSIDE);
     *to = (struct piece){"", 0};
-    if (fd == -ENOENT || fd == -ENOTDIR) return 0;
-    if (fd < 0) return failure_at(birth, path, fd);
-    if (fstat(fd, &found) < 0) failed = -errno;
-    else if (!S_ISREG(found.st_mode))
-        failed = refuse(birth, 0, BIRTH_FAILED, "%s in the image is not a regular file", path);
-    size_t size = failed ? 0 : found.st_size < LARGEST_FILE ? (size_t)found.st_size : LARGEST_FILE;
+    if (place == -ENOENT || place == -ENOTDIR) return 0;
+    if (place < 0) return failure_at(birth, path, place);
+    bool regular = fstat(place, &found) == 0 && S_ISREG(found.st_mode);
+    if (regular && (fd = open_found(birth, path, place)) < 0) return failure_at(birth, path, fd);
+    close(place);
+    if (!regular || fstat(fd, &found) < 0 || !S_ISREG(found.st_mode))
+        return refuse(birth, 0, BIRTH_FAILED, "%s in the image is not a regular file", path);
+    size_t size = found.st_size < LARGEST_FILE ? (size_t)found.st_size : LARGEST_FILE;
     char *bytes = size ? malloc(size) : NULL;
-    if (size && !bytes) failed = -ENOMEM;
     ssize_t got = bytes ? read(fd, bytes, size) : 0;
-    if (got < 0) failed = -errno;
+    int failed = got < 0 ? -errno : size && !bytes ? -ENOMEM : 0;
     if (bytes && !failed) *to = (struct piece){bytes, (size_t)got};
     close(fd);
     return failed;

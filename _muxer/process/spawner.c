@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -200,5 +201,7 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
             if (result > 0) return result;
         }
         close_request(stay);
+        /* What is forked later can become the newcomer in a container that may trace it: it shall know of no other. */
+        memset(stay->request, 0, stay->request_size);
     }
 }

@@ -67,6 +67,8 @@ class _Join(Process):
     Of the sandbox only what concerns a single process is used: not its root, mounts or devices.
     """
 
+    own_proc = False
+
     def __init__(
         self,
         sandbox: Sandbox,

@@ -48,6 +48,8 @@ class Process:
 
     # Whether the process enters it in a mount namespace that belongs to it, which process 1 is to have.
     mounts_alone = False
+    # Whether /proc is the host's until the command is executed; a joiner's is that of the container.
+    own_proc = True
 
     def __init__(self, sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int) -> None:
         self.sandbox = sandbox
@@ -97,7 +99,7 @@ class Process:
     # Steps that both kinds of process have.
 
     def user(self) -> None:
-        self.identity = users.identify(self.root_fd, self.sandbox.user, self.sandbox.groups)
+        self.identity = users.identify(self.root_fd, self.sandbox.user, self.sandbox.groups, self.own_proc)
 
     def streams(self) -> None:
         """Make 0, 1 and 2 the terminal, or the descriptors that the monitor gave.

@@ -106,7 +106,10 @@ def packed(*values: Value) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    encoded = text.encode("utf-8", "surrogateescape")
+    try:
+        encoded = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise Other("half of a character") from error
     if b"\0" in encoded:
         raise Other("a text with a NUL")
     return _blob(encoded)

@@ -54,9 +54,13 @@ def resolve(user: str, additional: tuple[str, ...], passwd: str, group: str) -> 
     return Identity(uid, gid, tuple(dict.fromkeys([gid, *extra])), home or "/")
 
 
-def identify(root_fd: int, user: str, additional: tuple[str, ...]) -> Identity:
-    """`resolve` with the files of the root behind `root_fd`; files that are missing count as empty."""
-    return resolve(user, additional, read(root_fd, "/etc/passwd"), read(root_fd, "/etc/group"))
+def identify(root_fd: int, user: str, additional: tuple[str, ...], own_proc: bool = True) -> Identity:
+    """`resolve` with the files of the root behind `root_fd`; files that are missing count as empty.
+
+    own_proc: as in `read`
+    """
+    passwd, group = (read(root_fd, path, own_proc) for path in ("/etc/passwd", "/etc/group"))
+    return resolve(user, additional, passwd, group)
 
 
 def _passwd_entry(name: str, passwd: str) -> tuple[str, int, int, str] | None:
@@ -103,19 +107,36 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal()
 
 
-def read(root_fd: int, path: str) -> str:
-    """The text of a file of the root; empty where it is missing. Raises Invalid for what is no file, OSError."""
+def read(root_fd: int, path: str, own_proc: bool = True) -> str:
+    """The text of a file of the root; empty where it is missing. Raises Invalid for what is no file, OSError.
+
+    own_proc: /proc is the host's and not the container's
+    """
     try:
-        fd = open_beneath(root_fd, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        place = open_beneath(root_fd, path, os.O_PATH)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):  # an image need not have these files
             return ""
         raise
     try:
-        # The image may have put a device, a FIFO or an endless file there.
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise Invalid(f"{path} in the image is not a regular file")
-        return os.read(fd, min(found.st_size, _LARGEST_FILE)).decode("utf-8", "surrogateescape")
+        # The image may have put anything there, and to open a device can have effects: so it is looked at first.
+        _check_regular(place, path)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+        # With a /proc of the container's the path is opened again. The caller is in the container's cgroup then: if the
+        # container has put a device there meanwhile, its own rules for devices hold.
+        fd = os.open(f"/proc/self/fd/{place}", flags) if own_proc else open_beneath(root_fd, path, flags)
+    finally:
+        os.close(place)
+    try:
+        size = _check_regular(fd, path)
+        return os.read(fd, min(size, _LARGEST_FILE)).decode("utf-8", "surrogateescape")
     finally:
         os.close(fd)
+
+
+def _check_regular(fd: int, path: str) -> int:
+    """Its size in bytes. Raises Invalid."""
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        raise Invalid(f"{path} in the image is not a regular file")
+    return found.st_size

@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,25 @@ def test_a_passwd_file_that_never_ends_or_is_a_device_is_refused(bench: Bench) -
         etc.mkdir()
         make(etc / "passwd")
         assert "not a regular file" in bench.run(sandbox).failure.text
+
+
+@pytest.mark.parametrize("name", ["passwd", "group"])
+def test_a_device_in_the_place_of_a_passwd_file_is_not_even_opened(bench: Bench, name: str) -> None:
+    """That alone can have effects, of a watchdog for instance. A FIFO tells whether it was opened."""
+    sandbox = bench.sandbox("true", user="foo")
+    sandbox = replace(sandbox, root=replace(sandbox.root, layers=()))  # its files are the host's own
+    fifo = bench.base / sandbox.root.upper / "etc" / name
+    fifo.parent.mkdir()
+    os.mkfifo(fifo)
+    waits = threading.Thread(target=lambda: os.close(os.open(fifo, os.O_WRONLY)))  # for one that opens it to read
+    waits.start()
+    try:
+        assert "not a regular file" in bench.run(sandbox).failure.text
+        waits.join(0.05)
+        assert waits.is_alive()
+    finally:
+        os.close(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK))
+        waits.join()
 
 
 SCRIPTS = {

@@ -192,6 +192,30 @@ def test_an_exec_is_under_the_containers_limit_of_processes(daemon: Daemon, cont
     assert "Resource temporarily unavailable" in said.err or "can't fork" in said.err
 
 
+def test_what_another_container_was_started_with_is_not_in_the_memory_of_a_newcomer(
+    daemon: Daemon, container: Callable[..., str]
+) -> None:
+    """A newcomer that may be traced has a copy of the spawner's memory. So the spawner forgets each request."""
+    secret = f"secret-{os.urandom(8).hex()}"
+    other = container("sleep", "600", Env=["LONG=" + "x" * 9000, f"SECRET={secret}"])
+    daemon.begin(other)
+    assert secret in execs.run(daemon, other, "env", Env=[f"MORE={secret}"]).out
+    children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children")
+    assert secret.encode() not in memory(int(children.read_text().split()[0]))
+
+
+def memory(pid: int) -> bytes:
+    """What a process has written, as its tracer would have it."""
+    parts = []
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as mem:
+        for place, rights, *_ in map(str.split, maps):
+            first, last = (int(end, 16) for end in place.split("-"))
+            if rights.startswith("rw"):
+                mem.seek(first)
+                parts.append(mem.read(last - first))
+    return b"".join(parts)
+
+
 def test_cve_2019_5736_what_the_engine_runs_cannot_be_written_through_a_process(own_daemon: Daemon) -> None:
     """However a container gets hold of it: daemon and spawner, the replaced one too, run from a read-only mount."""
     children = Path(f"/proc/{own_daemon.pid}/task/{own_daemon.pid}/children")

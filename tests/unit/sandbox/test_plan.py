@@ -67,6 +67,7 @@ def test_each_step_has_a_function_in_c() -> None:
         {"namespaces": ("mount", "nope")},
         {"argv": ()},
         {"argv": ("a\0b",)},
+        {"env": ("A=\ud800",)},
         {"capabilities": ("CAP_NOPE",)},
         {"sysctls": (("kernel.bogus", "1"),)},
         {"mounts": (Mount("image", "/layers", "/x", data="1"),)},
