@@ -90,6 +90,15 @@ def test_a_bad_import_is_refused_before_the_body(daemon: Daemon, query: str) -> 
     assert answer.status == 400
 
 
+@pytest.mark.parametrize("platform", ["macos/arm64", "macos", "windows/amd64", "nintendo64/mips"])
+def test_an_import_for_another_system_is_refused(daemon: Daemon, platform: str) -> None:
+    """No container could run it; in dockerd's words."""
+    path = f"/images/create?fromSrc=-&repo=foreign&platform={quote(platform, safe='')}"
+    answer = daemon.request("POST", path, rootfs.busybox(), TAR)
+    assert (answer.status, answer.message) == (400, "operating system is not supported")
+    assert daemon.request("GET", "/images/foreign/json").status == 404
+
+
 def test_owners_modes_links_and_times_are_kept(daemon: Daemon) -> None:
     """What the archive says is what the container sees."""
     buffer = io.BytesIO(rootfs.busybox())

@@ -63,7 +63,11 @@ def _normal(system: str, architecture: str, variant: str) -> Platform:
     variant = variant.lower() or default
     if (architecture, variant) in _PLAIN_VARIANTS:
         variant = ""
-    return Platform(system.lower(), architecture, variant)
+    return Platform(_system(system), architecture, variant)
+
+
+def _system(name: str) -> str:
+    return "darwin" if name.lower() == "macos" else name.lower()
 
 
 @functools.cache
@@ -79,7 +83,7 @@ def parse(text: str) -> Platform:
         raise Invalid(f'"{text}": invalid platform specifier from "{text}": invalid argument')
     if len(parts) > 1:
         return _normal(parts[0], parts[1], parts[2] if len(parts) > 2 else "")
-    if parts[0].lower() in ("linux", "windows", "darwin", "freebsd"):
+    if _system(parts[0]) in ("linux", "windows", "darwin", "freebsd"):
         return _normal(parts[0], host().architecture, host().variant)
     if parts[0].lower() in _ARCHITECTURES or parts[0].lower() in {known for known, _ in _ARCHITECTURES.values()}:
         return _normal("linux", parts[0], "")

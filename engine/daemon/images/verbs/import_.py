@@ -40,6 +40,8 @@ def import_rootfs(
     names = [_name(repo, tag)] if repo else []
     config = _changed(changes) if changes else {}
     target = platform.parse(platform_text) if platform_text else platform.host()
+    if target.os != platform.host().os:
+        raise Invalid("operating system is not supported")
     with store.session() as session, store.content.incoming() as blob:
         layer, form = unpack(session, stream, blob)
         layer_part = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
