@@ -14,6 +14,7 @@ from engine.literals import natural, quoted
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _LENGTHS = {4: 32, 6: 128}
+_LINK_LOCAL = 0xFE80 << 112  # fe80::, whose first 64 bits every link has
 _HIGHEST_MTU = 65535
 _ALL_BITS = 2**32 - 1
 _NAME_BYTES = 15  # of a link's name: IFNAMSIZ without the final zero
@@ -64,6 +65,24 @@ def _block_of(version: int) -> Callable[[str], str]:
         return f"{_address(address)}/{int(length)}"
 
     return check
+
+
+def _range6(text: str) -> str:
+    """A range of IPv6 addresses, refused in dockerd's words: what it could not share with every link is none."""
+    if not text:
+        return ""
+    version, first, length = _block(text)
+    behind = 128 - min(length, 64)
+    wrong = ""
+    if version != 6:
+        wrong = f"'{text}' is not a valid IPv6 subnet"
+    elif first >> 120 == 0xFF:
+        wrong = f"multicast subnet '{text}' is not allowed"
+    elif (first, length) != (_LINK_LOCAL, 64) and first >> behind == _LINK_LOCAL >> behind:
+        wrong = f"'{text}' clashes with the Link-Local prefix 'fe80::/64'"
+    if wrong:
+        raise Invalid(f"invalid fixed-cidr-v6: {wrong}")
+    return _block_of(6)(text)
 
 
 def _pool(text: str) -> str:
@@ -202,7 +221,7 @@ OPTIONS = (
     _text("bip", "IPv4 address of the default bridge, with its prefix", _block_of(4), "cidr"),
     _text("bip6", "IPv6 address of the default bridge, with its prefix", _block_of(6), "cidr"),
     _text("fixed-cidr", "IPv4 range of the containers on the default bridge", _block_of(4), "cidr"),
-    _text("fixed-cidr-v6", "IPv6 range of the containers on the default bridge", _block_of(6), "cidr"),
+    _text("fixed-cidr-v6", "IPv6 range of the containers on the default bridge", _range6, "cidr"),
     _text("default-gateway", "IPv4 gateway of the containers on the default bridge", _address_of(4), "address"),
     _text("default-gateway-v6", "IPv6 gateway of the containers on the default bridge", _address_of(6), "address"),
     _flag("ipv6", "IPv6 on the default bridge", default=False),
@@ -264,13 +283,15 @@ FILE_READERS: dict[str, Callable[[object], Value]] = {
 
 def check_together(values: Given) -> None:
     """Raise Invalid for options that contradict each other, in dockerd's words where it has any. values: by key"""
-    if values["bridge"] and (values["bip"] or values["bip6"]):
-        raise Invalid("You specified -b & --bip, mutually exclusive options. Please specify only one")
-    if not values["iptables"] and not values["icc"]:
-        raise Invalid(
-            "You specified --iptables=false with --icc=false. ICC=false uses iptables to function."
-            " Please set --icc or --iptables to true"
-        )
+    for own in ("bip", "bip6"):
+        if values["bridge"] and values[own]:
+            raise Invalid(f"You specified -b & --{own}, mutually exclusive options. Please specify only one")
+    for walls, needed in (("iptables", True), ("ip6tables", values["ipv6"])):
+        if needed and not values[walls] and not values["icc"]:
+            raise Invalid(
+                f"You specified --{walls}=false with --icc=false. ICC=false uses {walls} to function."
+                f" Please set --icc or --{walls} to true"
+            )
     families = [":" in each for each in given_texts(values, "host-gateway-ips")]
     if families.count(True) > 1 or families.count(False) > 1:
         raise Invalid("only one IPv4 and one IPv6 host gateway IP address can be specified")

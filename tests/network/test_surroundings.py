@@ -159,6 +159,21 @@ def test_a_bridge_that_is_there_gives_its_address_to_the_default_network(host: N
     assert "lan0" in host.links() and "engine0" not in host.links()
 
 
+def test_of_several_addresses_of_a_bridge_that_is_there_the_range_chooses(host: Namespaces, world) -> None:
+    """The network is the subnet that --fixed-cidr lies in, and its gateway the bridge's address there."""
+    for address in ("10.46.160.88/20", "10.46.176.88/20", "10.46.192.88/20"):
+        _batch(host, f"addr add {address} dev lan0")
+    with daemon(host, world.directory(), "--bridge", "lan0", "--fixed-cidr", "10.46.177.0/24") as one:
+        (pool,) = one.request("GET", "/networks/bridge").json()["IPAM"]["Config"]
+        assert pool == {"Subnet": "10.46.176.0/20", "IPRange": "10.46.177.0/24", "Gateway": "10.46.176.88"}
+        one.import_busybox()
+        script = (
+            "ip -o -4 addr show eth0; ip route show default; ping -c 1 -W 2 10.46.176.88 >/dev/null && echo reached"
+        )
+        said = one.shell(script, HostConfig={"NetworkMode": "bridge"})
+        assert "10.46.177.0/20" in said and "via 10.46.176.88" in said and said.endswith("reached")
+
+
 def test_a_daemon_without_a_default_bridge(host: Namespaces, world) -> None:
     """--bridge none: containers that ask for no network have none of it, others go on."""
     with daemon(host, world.directory(), "--bridge", "none") as one:

@@ -6,6 +6,7 @@ cannot be had.
 """
 
 import itertools
+import logging
 import os
 import socket
 import time
@@ -24,6 +25,8 @@ from engine.errors import Conflict, EngineError, Invalid, SystemFailure
 from engine.kernel.netlink import addresses
 from engine.kernel.netlink.socket import Netlink
 from engine.settings.every import Settings
+
+log = logging.getLogger(__name__)
 
 _DEVICE = "engine"  # followed by a number, as several engines may share a host
 _DRIVERS = {"host": "host", "none": "null"}
@@ -108,16 +111,33 @@ def _asked(version: int, settings: Settings) -> tuple[str, str, str]:
         own, fixed, gateway = settings.bip, settings.fixed_cidr, settings.default_gateway
     else:
         own, fixed, gateway = settings.bip6, settings.fixed_cidr_v6, settings.default_gateway_v6
-    return own or _address_of(settings.bridge, version), fixed, gateway
+    return own or preferred(_addresses_of(settings.bridge, version), fixed), fixed, gateway
 
 
-def _address_of(device: str, version: int) -> str:
-    """The address with prefix length of an existing bridge that the daemon did not make.
+def preferred(given: list[str], fixed: str) -> str:
+    """The address of an existing bridge that the network goes by, as dockerd chooses it; empty where it has none.
 
-    Empty where the bridge has none, and for an empty name. Raises SystemFailure where the bridge does not exist.
+    given: its addresses with their prefix lengths; fixed: the containers' range, empty for none. It is the first whose
+    subnet holds the range's beginning, else the first within the range, else the first.
+    """
+    if fixed:
+        within = Subnet.parse(fixed)
+        for each in given:
+            if within.first in Subnet.parse(each):
+                return each
+        for each in given:
+            if parse_address(each.partition("/")[0])[1] in within:
+                return each
+    return given[0] if given else ""
+
+
+def _addresses_of(device: str, version: int) -> list[str]:
+    """The addresses with prefix lengths of an existing bridge that the daemon did not make; none for an empty name.
+
+    Raises SystemFailure where the bridge does not exist.
     """
     if not device:
-        return ""
+        return []
     try:
         index = socket.if_nametoindex(device)
         with Netlink() as netlink:
@@ -129,7 +149,7 @@ def _address_of(device: str, version: int) -> str:
     found = [(each, parse_address(each.address)) for each in here]
     # Every link has link-local addresses, and they are no subnet of a network.
     usable = (each for each, (of, number) in found if of == version and number not in LINK_LOCAL[version])
-    return next((f"{each.address}/{each.prefix}" for each in usable), "")
+    return [f"{each.address}/{each.prefix}" for each in usable]
 
 
 def _pool(
@@ -150,13 +170,23 @@ def _pool(
     else:
         subnet, address = _chosen(version, kept, taken, around, settings, engine_id), ""
     if inner is not None and not (inner.version == version and inner.first in subnet and inner.last in subnet):
-        raise Invalid(f"the range {fixed} of the default network is not within {subnet}")
+        _pass_over(version, fixed, subnet, settings)
+        inner = None
     if own or inner is not None:
         _check_overlap(subnet, taken)
     aux = {GATEWAYS[version]: gateway} if gateway else {}
-    ip_range = str(inner) if inner is not None and inner != subnet else ""
-    pool = Pool(str(subnet), ip_range, address or _first(subnet), {})
+    pool = Pool(str(subnet), str(inner) if inner is not None else "", address or _first(subnet), {})
     return _checked(replace(pool, aux={} if gateway == pool.gateway else aux))
+
+
+def _pass_over(version: int, fixed: str, subnet: Subnet, settings: Settings) -> None:
+    """Warn of a range of IPv4 outside of a given bridge's subnet, as dockerd does. Raises Invalid for all others."""
+    if not settings.bridge:
+        raise Invalid(f"the range {fixed} of the default network is not within {subnet}")
+    words = "is outside any subnet implied by addresses on the user-managed default bridge"
+    if version == 6:
+        raise Invalid(f"fixed-cidr-v6={fixed} {words}")
+    log.warning("fixed-cidr=%s %s; containers get addresses of all of %s", fixed, words, subnet)
 
 
 def _check_overlap(subnet: Subnet, taken: list[Subnet]) -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 
+from engine.daemon.network import builtin
+from engine.daemon.network.addresses import Subnet, parse_address
 from engine.daemon.network.record import Pool
 from engine.daemon.network.surroundings import Surroundings
-from engine.errors import Conflict, SystemFailure
+from engine.errors import Conflict, Invalid, SystemFailure
 from tests.unit.network.made import endpoint, subnet
 from tests.unit.network.test_pools import subnets
 
@@ -39,7 +41,7 @@ def test_nothing_is_settled_before_somebody_asks(opened, monkeypatch):
         ({"bip": "10.5.0.1/24"}, Pool("10.5.0.0/24", gateway="10.5.0.1")),
         ({"bip": "10.5.7.9/16"}, Pool("10.5.0.0/16", gateway="10.5.7.9")),
         ({"bip": "10.5.0.1/16", "fixed_cidr": "10.5.4.0/24"}, Pool("10.5.0.0/16", "10.5.4.0/24", "10.5.0.1")),
-        ({"fixed_cidr": "10.5.4.0/24"}, Pool("10.5.4.0/24", gateway="10.5.4.1")),
+        ({"fixed_cidr": "10.5.4.0/24"}, Pool("10.5.4.0/24", "10.5.4.0/24", "10.5.4.1")),
         (
             {"bip": "10.5.0.1/16", "default_gateway": "10.5.0.254"},
             Pool("10.5.0.0/16", gateway="10.5.0.1", aux={"DefaultGatewayIPv4": "10.5.0.254"}),
@@ -84,6 +86,25 @@ def test_ipv6_is_there_when_it_is_asked_for(opened):
     assert network.ipv6 is True and network.pools[1].subnet.startswith("fd") and len(network.pools) == 2
     network = bridge(opened(ipv6=True, bip6="fd09::1/64", fixed_cidr_v6="fd09::1:0/112"))
     assert network.pools[1] == Pool("fd09::/64", "fd09::1:0/112", "fd09::1")
+
+
+@pytest.mark.parametrize(
+    ("changed", "pool"),
+    [
+        ({"fixed_cidr": "10.6.0.0/24"}, Pool("10.6.0.0/24", "10.6.0.0/24", "10.6.0.1")),
+        ({"bip": "10.6.0.9/24"}, Pool("10.6.0.0/24", "", "10.6.0.9")),
+        ({"bip": "10.6.0.9/24", "fixed_cidr": "10.6.0.0/24"}, Pool("10.6.0.0/24", "10.6.0.0/24", "10.6.0.9")),
+        ({"bip": "10.6.0.9/20", "fixed_cidr": "10.6.1.0/24"}, Pool("10.6.0.0/20", "10.6.1.0/24", "10.6.0.9")),
+        ({"ipv6": True, "fixed_cidr_v6": "fd09::/64"}, Pool("fd09::/64", "fd09::/64", "fd09::1")),
+        ({"ipv6": True, "bip6": "fd09::9/64", "fixed_cidr_v6": "fd09::/80"}, Pool("fd09::/64", "fd09::/80", "fd09::9")),
+    ],
+)
+def test_the_range_of_the_containers_is_shown_beside_the_subnet(opened, changed, pool):
+    """As dockerd shows it, also where it is all of the subnet."""
+    networks = opened(**changed)
+    assert bridge(networks).pools[-1] == pool
+    (found,) = networks.join(ONE, {"bridge": endpoint()})
+    assert parse_address(found.ipv6 or found.ipv4)[1] in Subnet.parse(pool.ip_range or pool.subnet)
 
 
 def test_new_settings_change_the_network_and_not_its_id(opened):
@@ -168,3 +189,38 @@ def test_without_a_default_bridge_there_is_no_such_network(opened):
 def test_a_bridge_that_is_to_be_there_already_is_said_to_be_missing(opened):
     with pytest.raises(SystemFailure, match="bridge device with non default name nobr0 must be created manually"):
         bridge(opened(bridge="nobr0"))
+
+
+@pytest.mark.parametrize(
+    ("given", "fixed", "wanted"),
+    [
+        ([], "", ""),
+        ([], "10.6.0.0/24", ""),
+        (["10.6.160.88/20", "10.6.176.88/20", "10.6.192.88/20"], "", "10.6.160.88/20"),
+        (["10.6.160.88/20", "10.6.176.88/20", "10.6.192.88/20"], "10.6.176.0/24", "10.6.176.88/20"),
+        (["10.6.160.88/20", "10.6.176.88/20", "10.6.192.88/20"], "10.6.177.0/24", "10.6.176.88/20"),
+        (["10.6.160.88/24", "10.6.177.88/24"], "10.6.176.0/20", "10.6.177.88/24"),
+        (["10.6.160.88/20", "10.6.192.88/20"], "10.6.176.0/24", "10.6.160.88/20"),
+        (["fd09::1/64", "fd0a::1/64"], "fd0a::/80", "fd0a::1/64"),
+    ],
+)
+def test_of_several_addresses_of_a_given_bridge_one_is_chosen(given, fixed, wanted):
+    """The cases of dockerd's own test of a bridge with several addresses."""
+    assert builtin.preferred(given, fixed) == wanted
+
+
+@pytest.mark.parametrize("fixed", ["10.6.0.0/16", "10.7.0.0/24"])
+def test_a_range_outside_of_a_given_bridge_is_passed_over_with_a_warning(opened, monkeypatch, caplog, fixed):
+    monkeypatch.setattr(builtin, "_addresses_of", lambda device, version: ["10.6.1.1/24"])
+    assert bridge(opened(bridge="br9", fixed_cidr=fixed)).pools == (Pool("10.6.1.0/24", "", "10.6.1.1"),)
+    assert f"fixed-cidr={fixed} is outside any subnet implied by addresses on the user-managed" in caplog.text
+
+
+def test_a_range_of_ipv6_outside_of_a_given_bridge_is_refused_in_words(opened, monkeypatch):
+    monkeypatch.setattr(
+        builtin, "_addresses_of", lambda device, version: ["fd09::1/64"] if version == 6 else ["10.6.1.1/24"]
+    )
+    with pytest.raises(
+        Invalid, match=r"^fixed-cidr-v6=fd0a::/80 is outside any subnet implied by addresses on the user"
+    ):
+        bridge(opened(bridge="br9", ipv6=True, fixed_cidr_v6="fd0a::/80"))

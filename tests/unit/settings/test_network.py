@@ -72,7 +72,9 @@ def test_what_is_no_value_of_an_option_is_refused(arguments):
     ("arguments", "words"),
     [
         (("--bridge", "br0", "--bip", "10.1.0.1/16"), "You specified -b & --bip, mutually exclusive options"),
+        (("--bridge", "br0", "--bip6", "fd00::1/64"), "You specified -b & --bip6, mutually exclusive options"),
         (("--iptables=false", "--icc=false"), "You specified --iptables=false with --icc=false"),
+        (("--ipv6", "--ip6tables=false", "--icc=false"), "You specified --ip6tables=false with --icc=false"),
         (("--bip", "10.1.0.1/16", "--fixed-cidr", "10.2.0.0/24"), "--fixed-cidr 10.2.0.0/24 is not within --bip"),
         (("--bip", "10.1.0.1/24", "--fixed-cidr", "10.1.0.0/16"), "is not within"),
         (("--bip6", "fd00::1/64", "--fixed-cidr-v6", "fd01::/80"), "--fixed-cidr-v6 fd01::/80 is not within"),
@@ -86,6 +88,28 @@ def test_options_that_contradict_each_other_are_refused_in_words(arguments, word
 
 def test_a_range_alone_is_the_whole_of_the_default_network():
     assert made("--fixed-cidr", "10.5.0.0/24", "--default-gateway", "10.5.0.254").fixed_cidr == "10.5.0.0/24"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("10.1.0.0/16", "'10.1.0.0/16' is not a valid IPv6 subnet"),
+        ("ff05::/64", "multicast subnet 'ff05::/64' is not allowed"),
+        ("fe80::/80", "'fe80::/80' clashes with the Link-Local prefix 'fe80::/64'"),
+        ("fe80::/10", "'fe80::/10' clashes with the Link-Local prefix 'fe80::/64'"),
+        ("fe80::1:0:0:0:0/64", ""),
+        ("fe80::/64", ""),
+        ("fd00::/64", ""),
+        ("2001:db8::/32", ""),
+    ],
+)
+def test_a_range_that_each_link_has_or_many_share_is_refused(text, words):
+    """In dockerd's words."""
+    if words:
+        with pytest.raises(Invalid, match=f"invalid fixed-cidr-v6: {words}$"):
+            made("--fixed-cidr-v6", text)
+    else:
+        assert made("--fixed-cidr-v6", text).fixed_cidr_v6
 
 
 @pytest.mark.parametrize(
