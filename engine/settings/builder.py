@@ -11,7 +11,7 @@ from engine.errors import Invalid
 from engine.settings import gcpolicy
 from engine.settings.gcpolicy import GcPolicy
 
-_ENTITLEMENTS = {"network-host": True, "security-insecure": False}
+_ENTITLEMENTS = {"network-host": True, "security-insecure": False, "device": False}
 """What a build may be given that asks for it → whether it may where nobody says otherwise."""
 _NONE = "none"
 

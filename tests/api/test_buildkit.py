@@ -56,7 +56,6 @@ def test_the_worker(daemon: Daemon) -> None:
     ("more", "words"),
     [
         ({"Frontend": "moon.v0"}, "the frontend moon.v0 is not built in this engine"),
-        ({"Entitlements": ["device"]}, "devices of builds (--allow device) are not built in this engine"),
         ({"EnableSessionExporter": True}, "exporting through the session is not built in this engine"),
         ({"Cache": {"Exports": [{"Type": "gha"}]}}, "the cache gha (--cache-to) is not built in this engine"),
         ({"Exporters": [{"Type": "x"}]}, "the exporter x (--output) is not built in this engine"),
@@ -78,7 +77,7 @@ def test_a_session_that_never_comes(daemon: Daemon) -> None:
     asked: control.SolveRequest = {"Ref": uuid.uuid4().hex, "Session": "none", "Frontend": "dockerfile.v0"}
     with linked(daemon) as link, pytest.raises(ours.Failed) as caught:
         unary(link, methods.CONTROL + "Solve", control.SolveRequest, control.SolveResponse, asked)
-    assert caught.value.status.code == ours.NOT_FOUND
+    assert caught.value.status.code == ours.UNKNOWN
     assert "no active session for none" in caught.value.status.words
 
 

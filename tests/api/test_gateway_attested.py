@@ -10,6 +10,7 @@ import pytest
 from engine.daemon.buildkit.messages import gateway
 from engine.daemon.images import platform as platforms
 from engine.errors import EngineError
+from tests.api.building import build
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import Frontend, frontend
 from tests.harness.graphs import MKFILE, Writer
@@ -108,6 +109,27 @@ def test_what_a_frontend_attests_stands_in_the_index(daemon: Daemon, registry: R
     assert said[1]["subject"] == [result]
     assert said[2]["subject"] == [result, {**result, "name": "mine"}, other]
     assert said[3]["subject"] == [other]
+
+
+def test_a_bill_that_a_frontend_brings_stands_in_the_place_of_a_generators(
+    daemon: Daemon, busybox: str, registry: Registry
+) -> None:
+    """This generator can do nothing but fail. So whoever runs it sees the build fail."""
+    generator = build(daemon, f'FROM {busybox}\nENTRYPOINT ["false"]', t="failing-generator")
+    assert generator.error == ""
+    wanted = {"FrontendAttrs": {"attest:sbom": "generator=failing-generator"}}
+    name, exporters = pushed(registry)
+    with frontend(daemon, **exporters, **wanted) as asked:
+        files = tree(asked, {"bill.json": b'{"packages": []}'})
+        returned(asked, {"ref": {"id": files}, "path": "bill.json", "inTotoPredicateType": SPDX})
+    assert not isinstance(asked.ended[0], EngineError), asked.ended
+    _, said = statements(registry, name)
+    assert [(each["predicateType"], each["predicate"]["packages"]) for each in said] == [(SPDX, [])]
+    with frontend(daemon, **exporters, **wanted) as asked:
+        files = tree(asked, {"p": b"{}"})
+        returned(asked, {"ref": {"id": files}, "path": "p", "inTotoPredicateType": KIND})
+    daemon.request("DELETE", "/images/failing-generator?force=1")
+    assert "exit code: 1" in str(asked.ended[0]), asked.ended
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,21 @@ def test_other_failures_are_told_in_words(buildx: Building, lines: list[str], wo
 
 
 def test_no_dockerfile(buildx: Building) -> None:
-    assert "failed to read dockerfile: open Dockerfile: no such file or directory" in told(buildx("build", "."), 1)
+    """As all failures of a build it has no code of gRPC's, which a client would show before the words."""
+    words = "failed to solve: failed to read dockerfile: open Dockerfile: no such file or directory"
+    assert words in told(buildx("build", "."), 1)
+
+
+def test_the_host_of_a_command_has_buildkits_name(buildx: Building) -> None:
+    """Not one that differs from build to build, which would be in what the command makes."""
+    buildx.write("RUN echo on $(hostname)")
+    assert re.search(r" on buildkitsandbox$", told(buildx("build", ".")), re.MULTILINE)
+
+
+def test_what_the_daemon_does_not_grant_is_refused_in_words(buildx: Building) -> None:
+    buildx.write("RUN true")
+    words = "failed to solve: granting entitlement security.insecure is not allowed by build daemon configuration"
+    assert words in told(buildx("build", "--allow", "security.insecure", "."), 1)
 
 
 def test_options_reach_the_steps(buildx: Building, docker: Client, tag: str) -> None:

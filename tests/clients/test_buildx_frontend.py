@@ -106,11 +106,6 @@ def test_a_repository_is_the_context(buildx: Building, server: GitServer) -> Non
     assert re.search(r"^#\d+ \d+\.\d+ own$", output, re.MULTILINE)
 
 
-def test_devices_are_refused_by_name(buildx: Building) -> None:
-    write(buildx, "FROM busybox", "RUN --device=vendor.example/class=one true")
-    assert "(RUN --device) are not built in this engine" in told(buildx("build", "."), 1)
-
-
 def test_stages_can_be_built_anew(buildx: Building) -> None:
     write(buildx, "FROM busybox AS one", "RUN echo first", "FROM one AS two", "RUN echo second")
     told(buildx("buildx", "build", "."))
@@ -182,6 +177,7 @@ def test_labels_of_a_heredoc_and_of_onbuild(buildx: Building, docker: Client) ->
         "E",
     )
     output = told(buildx("build", "-t", "heredocs", "."))
+    assert "RUN <<E (cat /files/*)\n" in output and "RUN <<E (#!/bin/sh...)\n" in output, output
     assert "words of the trigger" in output
     assert "/bin-one" in output
     assert "$PATH-two" in output

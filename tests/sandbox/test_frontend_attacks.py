@@ -34,7 +34,7 @@ def refusal(asked: Frontend, writer: Writer, result: Made) -> grpc.Status:
     [
         ({"security": ops.INSECURE}, "security.insecure is not allowed"),
         ({"network": ops.HOST}, "network.host is not allowed"),
-        ({"cdiDevices": [{"name": "vendor.example/all=all"}]}, "devices of builds are not built"),
+        ({"cdiDevices": [{"name": "vendor.example/all=all"}]}, 'required device "vendor.example/all=all" is not'),
     ],
 )
 def test_cve_2024_23653_and_ghsa_7236_no_frontend_gives_itself_rights(

@@ -13,7 +13,7 @@ from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.pulled import Nothing
-from engine.daemon.build.run import Shell
+from engine.daemon.build.run import SANDBOX, Shell
 from engine.daemon.build.stages import SCRATCH, Earlier, Plan, Stage
 from engine.daemon.build.state import State
 from engine.daemon.build.stepnodes import Surroundings
@@ -216,7 +216,7 @@ class Conversion:
         around = self._around()
         asked = stepnodes.asked_run(around, built.state, command)
         title = self._title(built, instruction, command, escape)
-        node = asked.node(_tree(built), around, Shell(host=self.options.host), title)
+        node = asked.node(_tree(built), around, Shell(host=self.options.host, hostname=SANDBOX), title)
         self._add(built, instruction, historytext.run(asked.shown), node)
 
     def _add(self, built: Built, instruction: Instruction, text: str, node: Node) -> None:

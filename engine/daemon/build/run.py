@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 
-from engine.daemon.build import mounting, stepgroups
+from engine.daemon.build import cdigrants, mounting, stepgroups
 from engine.daemon.build.graph.node import Value, chains, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
@@ -23,6 +23,7 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import changes, commit
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import create, remove, start, wait
+from engine.daemon.dockerfile.devices import Device
 from engine.daemon.images.layers import merged
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
@@ -40,6 +41,8 @@ _SEEN = ("CgroupParent", "ShmSize", "Ulimits")
 _AGENT = "SSH_AUTH_SOCK"  # the variable in which programs look for their agent
 # The entitlement that each way out of the sandbox needs, by BuildKit's names.
 INSECURE, HOST_NETWORK = "security.insecure", "network.host"
+SANDBOX = "buildkitsandbox"
+"""The name of the host that each command of a build by BuildKit sees, unless the build says another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,7 @@ class Command:
     network: `default`, `none`, `host`, or the name of a network; hosts: lines for /etc/hosts as `name:address`
     security: `sandbox` or `insecure`; readonly: nothing is written to the root; codes: exit codes of success
     volumes: paths whose contents are dropped at the command's end; program: a text that is run
+    devices: CDI devices, which decide the outcome by the names that the command has for them
     """
 
     argv: tuple[str, ...]
@@ -73,6 +77,7 @@ class Command:
     codes: tuple[int, ...] = (0,)
     volumes: tuple[str, ...] = ()
     program: Program | None = None
+    devices: tuple[Device, ...] = ()
 
     def decides(self) -> list[Value]:
         """All of it that decides the outcome."""
@@ -90,6 +95,7 @@ class Command:
             self.codes,
             self.volumes,
             program,
+            [[each.name, each.required] for each in self.devices],
         ]
 
 
@@ -100,12 +106,14 @@ class Shell:
     host: the rest of a HostConfig, of which a few limits decide the outcome, as BuildKit has it
     image: the image that it is shown to stand on, empty for none
     remove: it is removed after success; remove_failed: and after a failure
+    hostname: where the command has none, empty for the container's own
     """
 
     host: Object = field(default_factory=dict)
     image: str = ""
     remove: bool = True
     remove_failed: bool = True
+    hostname: str = ""
 
     def decides(self) -> Value:
         """The limits that decide the outcome."""
@@ -153,6 +161,7 @@ class Running:
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """Run the command. Raises CommandFailed with its exit code, Forbidden, what start raises."""
         check_allowed(work, self.command.network, self.command.security)
+        devices = _devices(work, self.command)
         root = inputs[0]
         store = work.engine.images
         targets = [mount.target for mount in self.mounts if mount.target]
@@ -162,7 +171,7 @@ class Running:
             mounts = stack.enter_context(mounting.mounted(work, inputs, self.mounts))
             if self.command.program is not None:
                 mounts.host.append(stack.enter_context(_program(work, self.command.program)))
-            container = self._create(work, root, mounts)
+            container = self._create(work, root, mounts, devices)
             try:
                 _finish(work, container, self.command.codes)
                 where = paths.of(work.engine.settings.data_root, work.engine.settings.exec_root, container.id)
@@ -178,7 +187,7 @@ class Running:
             _remove(work, container) if self._shell.remove else _let_go(work.engine, container)
         return tuple(outputs)
 
-    def _create(self, work: Work, root: Snapshot, mounts: Mounted) -> Container:
+    def _create(self, work: Work, root: Snapshot, mounts: Mounted, devices: Sequence[str]) -> Container:
         command, own = self.command, self._shell
         names = {each.partition("=")[0] for each in command.env}
         agents = [f"{_AGENT}={mounts.agents[0]}"] if mounts.agents and _AGENT not in names else []
@@ -188,7 +197,7 @@ class Running:
             "Entrypoint": [""],
             "Env": list(command.env),
             "User": command.user,
-            "Hostname": command.hostname,
+            "Hostname": command.hostname or own.hostname,
             "WorkingDir": command.workdir,
             "Volumes": dict.fromkeys(command.volumes) or None,
             "Healthcheck": {"Test": ["NONE"]},
@@ -198,6 +207,7 @@ class Running:
                 "ExtraHosts": list(command.hosts),
                 "LogConfig": {"Type": "none"},
                 "Mounts": mounts.host or None,
+                "DeviceRequests": [{"Driver": "cdi", "DeviceIDs": list(devices)}] if devices else None,
                 "Privileged": command.security == "insecure",
                 "ReadonlyRootfs": command.readonly,
             },
@@ -213,6 +223,13 @@ class Running:
             work.told.note(f" ---> [Warning] {warning}\n")
         work.told.running(container.id)
         return container
+
+
+def _devices(work: Work, command: Command) -> list[str]:
+    """The names of the CDI devices that the command gets. Raises NotFound, Forbidden in BuildKit's words."""
+    if not command.devices:
+        return []
+    return cdigrants.given(work.engine.settings.cdi_spec_dirs, command.devices, work.allowed)
 
 
 @contextlib.contextmanager

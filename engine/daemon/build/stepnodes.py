@@ -18,10 +18,10 @@ from engine.daemon.build.mounting import Mount
 from engine.daemon.build.run import Command, Program, Running, Shell
 from engine.daemon.build.state import State
 from engine.daemon.build.workdir import MakingDirectory
-from engine.daemon.dockerfile import commands
+from engine.daemon.dockerfile import commands, devices
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, replace
-from engine.errors import Invalid, NotBuilt
+from engine.errors import Invalid
 
 # BuildKit's directory for a here-document that is a program.
 _PIPES = "/dev/pipes"
@@ -70,8 +70,6 @@ class AskedRun:
 
 def asked_run(around: Surroundings, state: State, command: commands.Run) -> AskedRun:
     """A RUN with its words and mounts resolved. Raises Invalid for what cannot be, and what `source` raises."""
-    if command.devices:
-        raise NotBuilt("devices of a command (RUN --device) are not built in this engine")
     argv, program = _argv(state, command)
     own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
     arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}
@@ -92,6 +90,7 @@ def asked_run(around: Surroundings, state: State, command: commands.Run) -> Aske
         hosts=tuple(around.host.get("ExtraHosts") or ()),
         hostname=around.hostname,
         security=command.security,
+        devices=tuple(map(devices.read, command.devices)),
         program=program,
     )
     return AskedRun(asked, mounts, tuple(inputs), " ".join(words), not mounts and program is None)

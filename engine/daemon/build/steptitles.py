@@ -16,7 +16,10 @@ _LONGEST = 4096  # characters that values may make a text long
 
 
 def title(text: str, command: Command, state: State, escape: str) -> str:
-    """The text of an instruction, as it is shown. command: that it is; state: of the stage before it"""
+    """The text of an instruction, as it is shown. command: that it is; state: of the stage before it
+
+    After a RUN that is nothing but a here-document stands that document's first line.
+    """
     try:
         if isinstance(command, commands.Run):
             secret = {mount.env: _HIDDEN for mount in command.mounts if mount.type == "secret" and mount.env}
@@ -27,7 +30,16 @@ def title(text: str, command: Command, state: State, escape: str) -> str:
             found = words.expand(text, words.Counted(_seen(state), state.arguments.growth), escape)
     except Invalid:
         return text
-    return found if len(found) <= max(len(text), _LONGEST) else text
+    found = found if len(found) <= max(len(text), _LONGEST) else text
+    return f"{found}{_document(command)}" if isinstance(command, commands.Run) else found
+
+
+def _document(command: commands.Run) -> str:
+    """The first line of the here-document that is the whole command, and dots for others; empty for another command."""
+    if not command.heredocs or (command.script is None and command.shell != command.heredocs[0].chomped().data):
+        return ""
+    first, *others = command.heredocs[0].data.strip().replace("\r\n", "\n").split("\n", 1)
+    return f" ({first[:_LONGEST]}{'...' if others else ''})"
 
 
 def _seen(state: State) -> dict[str, str]:

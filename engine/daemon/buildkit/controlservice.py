@@ -16,6 +16,7 @@ from engine.daemon.buildkit import (
     caching,
     entitlements,
     exporting,
+    failures,
     fieldfilters,
     frontend,
     historyservice,
@@ -141,16 +142,18 @@ def built(
     targets = caching.targets_of(asked)
     _refuse(asked)
     _check_ref(asked["Ref"])
-    allowed = entitlements.granted(asked["Entitlements"], engine.settings.entitlements)
+    with failures.plainly():
+        allowed = entitlements.granted(asked["Entitlements"], engine.settings.entitlements)
     job = jobs.begin(asked, allowed, functools.partial(caching.lend_to, engine))
     try:
         with recording.recorded(engine, asked, exporters, job.progress, parent) as record:
             begun(job)
             _follow_session(job)
             said = attesting.Attesting(engine, job, attests)
-            outcome = _result(engine, job)
-            job.settled()
-            record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, said, targets)
+            with failures.plainly():
+                outcome = _result(engine, job)
+                job.settled()
+                record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, said, targets)
     finally:
         jobs.end(job)
     return dict(record.told)

@@ -3,22 +3,27 @@
 The details are those of BuildKit: messages of JSON, named by their Go types.
 """
 
+import contextlib
 import json
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
 from engine.daemon.buildkit.faultwords import words_of
+from engine.daemon.buildkit.jobs import Cancelled
 from engine.daemon.buildkit.messages.known import AnyMessage, Status
 from engine.daemon.buildkit.serving import status_of
 from engine.daemon.buildkit.subrequests.excerpts import ranges
 from engine.daemon.buildkit.subrequests.source import Source
+from engine.daemon.buildkit.syntaxes import OtherFrontend
 from engine.daemon.buildkit.told import Vertices
 from engine.daemon.dockerfile.statements import Misplaced
 from engine.daemon.jsontext import Object
-from engine.errors import CommandFailed, EngineError, NotBuilt
+from engine.errors import CommandFailed, EngineError, NotBuilt, Unavailable
 from engine.protocols import grpc, protobuf
 
 _TYPES = "github.com/moby/buildkit/"
+_SHOWN = (NotBuilt, Cancelled, Unavailable)
 
 
 class Failing:
@@ -45,8 +50,7 @@ class Failing:
             raise grpc.Failed(self._status(error, words)) from error
 
     def _status(self, error: EngineError, words: str) -> grpc.Status:
-        # A client shows any other code before the words, and a failed build of BuildKit's has none.
-        code = status_of(error).code if isinstance(error, NotBuilt) else grpc.UNKNOWN
+        code = code_of(error)
         details: list[AnyMessage] = []
         lines = self._lines(error)
         if lines is not None:
@@ -66,6 +70,22 @@ class Failing:
             return error.first, error.last
         step = self._output.at
         return None if step is None else (step.line, step.last_line)
+
+
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """Wraps a whole build: an EngineError that belongs to no line leaves it as a `grpc.Failed` with words alone."""
+    try:
+        yield
+    except (grpc.Failed, OtherFrontend):  # the one has its code, and the other is no failure
+        raise
+    except EngineError as error:
+        raise grpc.Failed(grpc.Status(code_of(error), words_of(error))) from error
+
+
+def code_of(error: EngineError) -> int:
+    """The code of a failed build, nearly always UNKNOWN as BuildKit's: a client shows any other before the words."""
+    return status_of(error).code if isinstance(error, _SHOWN) else grpc.UNKNOWN
 
 
 def detail(name: str, value: Object) -> AnyMessage:

@@ -4,11 +4,13 @@ A capability is listed here once what it names is built, and not before: clients
 so that clients ask, and are refused in words.
 """
 
-from engine.daemon.build import tending
+from collections.abc import Sequence
+
+from engine.daemon.build import cdigrants, tending
 from engine.daemon.build.tending import Rule
 from engine.daemon.buildkit.llb import knowledge
 from engine.daemon.buildkit.messages.caps import APICap
-from engine.daemon.buildkit.messages.worker import BuildkitVersion, GCPolicy, WorkerRecord
+from engine.daemon.buildkit.messages.worker import BuildkitVersion, CDIDevice, GCPolicy, WorkerRecord
 from engine.daemon.containers.endpoints import etc
 from engine.daemon.images import platform as platforms
 from engine.daemon.parts import DaemonParts
@@ -57,7 +59,16 @@ def record(engine: DaemonParts) -> WorkerRecord:
         "BuildkitVersion": VERSION,
         "platforms": [{"Architecture": host.architecture, "OS": host.os, "Variant": host.variant}],
         "GCPolicy": [_shown(rule) for rule in tending.rules(engine)],
+        "CDIDevices": _devices(engine.settings.cdi_spec_dirs),
     }
+
+
+def _devices(directories: Sequence[str]) -> list[CDIDevice]:
+    """The CDI devices that a build may ask for."""
+    return [
+        {"Name": name, "AutoAllow": granted, "Annotations": dict(annotations)}
+        for name, granted, annotations in cdigrants.listed(directories)
+    ]
 
 
 def _shown(rule: Rule) -> GCPolicy:

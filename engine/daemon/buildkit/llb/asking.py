@@ -6,7 +6,7 @@ Runs on the threads of the frontends' calls.
 import functools
 from collections.abc import Mapping
 
-from engine.daemon.buildkit import frontend, wishes
+from engine.daemon.buildkit import failures, frontend, wishes
 from engine.daemon.buildkit.contextfinding import Inputs
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import imagefrontend, references, solving
@@ -51,7 +51,9 @@ def solve(
     solver = solving.of(engine, job) if inputs else None
     trees: Inputs = {name: functools.partial(solver.node, each) for name, each in inputs.items() if solver is not None}
     try:
-        return _promised(job, frontend.solve(engine, job, options, trees))
+        with failures.plainly():
+            outcome = frontend.solve(engine, job, options, trees)
+        return _promised(job, outcome)
     except OtherFrontend as other:
         asked = {**options, imagefrontend.SOURCE: other.source, _COMMAND_LINE: other.words}
         return imagefrontend.solve(engine, job, asked, inputs, serve, depth)

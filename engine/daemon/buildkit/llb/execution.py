@@ -10,11 +10,12 @@ from engine.daemon.build import stepgroups
 from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.mounting import Mount
 from engine.daemon.build.pulled import Nothing
-from engine.daemon.build.run import Command, Running, Shell
+from engine.daemon.build.run import SANDBOX, Command, Running, Shell
 from engine.daemon.buildkit.llb import wellformed
 from engine.daemon.buildkit.llb.definition import Vertex
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.provenance.captured import Captured
+from engine.daemon.dockerfile.devices import Device
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotBuilt
 
@@ -47,10 +48,8 @@ def convert(vertex: Vertex, given: Sequence[Input], title: str) -> tuple[Node, l
     below = given[root["input"]] if root["input"] != wellformed.EMPTY else Node(Nothing()).output()
     mounts = [mount_of(run["meta"]["cwd"], mount) for mount in run["mounts"] if mount is not root]
     secrets = [variable(each) for each in run["secretenv"]]
-    _no_devices(run)
-    operation = Running(
-        _command(run, run["meta"], root["readonly"]), title, (*mounts, *secrets), Shell(host=_host(vertex, run["meta"]))
-    )
+    shell = Shell(host=_host(vertex, run["meta"]), hostname=SANDBOX)
+    operation = Running(_command(run, run["meta"], root["readonly"]), title, (*mounts, *secrets), shell)
     node = Node(operation, (below, *given), title, vertex.metadata["ignore_cache"])
     return node, _outputs(run, node, given)
 
@@ -110,6 +109,7 @@ def _command(run: ops.ExecOp, meta: ops.Meta, readonly: bool) -> Command:
         security="insecure" if run["security"] == ops.INSECURE else "sandbox",
         readonly=readonly,
         codes=tuple(meta["validExitCodes"]) or (0,),
+        devices=tuple(Device(text(each["name"]), not each["optional"]) for each in run["cdiDevices"]),
     )
 
 
@@ -210,12 +210,6 @@ def variable(secret: ops.SecretEnv) -> Mount:
     if not name or "=" in name:
         raise Invalid(f"invalid name of a variable: {name}")
     return Mount(type="secret", target="", id=text(secret["ID"]) or name, env=name, required=not secret["optional"])
-
-
-def _no_devices(run: ops.ExecOp) -> None:
-    for device in run["cdiDevices"]:
-        if not device["optional"]:
-            raise NotBuilt(f"the CDI device {device['name']}: devices of builds are not built in this engine")
 
 
 def text(given: str) -> str:

@@ -17,7 +17,7 @@ CAPABILITIES: tuple[str, ...] = (
     *("source.git", "source.git.checksum", "source.git.fetchbycommit", "source.git.fullurl", "source.git.httpauth"),
     *("source.git.keepgitdir", "source.git.mountsshsock", "source.git.mtime", "source.git.skipsubmodules"),
     *("source.git.subdir",),
-    *("exec.meta.base", "exec.meta.cgroup.parent", "exec.meta.linux.resources", "exec.meta.network"),
+    *("exec.meta.base", "exec.meta.cdi", "exec.meta.cgroup.parent", "exec.meta.linux.resources", "exec.meta.network"),
     *("exec.meta.proxyenv", "exec.meta.removemountstubs.recursive", "exec.meta.security", "exec.meta.setsdefaultpath"),
     *("exec.meta.ulimit", "exec.mount.bind", "exec.mount.bind.readwrite-nooutput", "exec.mount.cache"),
     *("exec.mount.cache.sharing", "exec.mount.secret", "exec.mount.selector", "exec.mount.ssh", "exec.mount.tmpfs"),

@@ -340,6 +340,7 @@ def _run(graph: Describing, node: Node) -> Place:
         "network": _NETWORKS.get(command.network, ops.UNSET),
         "security": ops.INSECURE if command.security == "insecure" else ops.SANDBOX,
         "secretenv": secrets,
+        "cdiDevices": [{"name": each.name, "optional": not each.required} for each in command.devices],
     }
     return graph.add({"exec": made, "platform": graph.platform}, *inputs)
 

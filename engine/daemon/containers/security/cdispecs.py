@@ -75,20 +75,24 @@ class Edits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
-    """A device as a file describes it; the edits are read when a container asks for it. common: of all in the file"""
+class Described:
+    """A device as a file describes it; the edits are read when a container asks for it. common: of all in the file
+
+    annotations: the file's and the device's own
+    """
 
     file: str
     common: Any
     own: Any
+    annotations: dict[str, str]
 
 
-def found(directories: Sequence[str]) -> tuple[dict[str, _Described], list[str]]:
+def found(directories: Sequence[str]) -> tuple[dict[str, Described], list[str]]:
     """The devices by their whole names `vendor/class=name`, and a warning for each file that cannot be used."""
-    devices: dict[str, _Described] = {}
+    devices: dict[str, Described] = {}
     warnings: list[str] = []
     for directory in directories:
-        here: dict[str, _Described] = {}
+        here: dict[str, Described] = {}
         twice: set[str] = set()
         for path in _files(directory, warnings):
             try:
@@ -156,7 +160,7 @@ def _files(directory: str, warnings: list[str]) -> list[str]:
     return [os.path.join(directory, name) for name in names[:_MOST_FILES]]
 
 
-def _devices(path: str) -> Iterator[tuple[str, _Described]]:
+def _devices(path: str) -> Iterator[tuple[str, Described]]:
     """The devices of one file. Raises Invalid, OSError."""
     with open(path, "rb") as file:
         data = file.read(_LARGEST + 1)
@@ -175,12 +179,21 @@ def _devices(path: str) -> Iterator[tuple[str, _Described]]:
     if not isinstance(devices, list):
         raise Invalid("it has no list of devices")
     common = document.get("containerEdits") or {}
+    shared = _annotations(document)
     for each in devices:
         device = _object(each, "a device")
         name = device.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise Invalid(f"invalid device name {name!r}")
-        yield f"{kind}={name}", _Described(path, common, device.get("containerEdits") or {})
+        notes = shared | _annotations(device)
+        yield f"{kind}={name}", Described(path, common, device.get("containerEdits") or {}, notes)
+
+
+def _annotations(value: dict[str, Any]) -> dict[str, str]:
+    found = _object(value.get("annotations") or {}, "annotations")
+    if not all(isinstance(each, str) for each in found.values()):
+        raise Invalid("annotations are not texts")
+    return found
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
