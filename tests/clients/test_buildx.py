@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import tarfile
 import threading
 import time
 from collections.abc import Iterator
@@ -101,6 +102,17 @@ def test_the_host_of_a_command_has_buildkits_name(buildx: Building) -> None:
     """Not one that differs from build to build, which would be in what the command makes."""
     buildx.write("RUN echo on $(hostname)")
     assert re.search(r" on buildkitsandbox$", told(buildx("build", ".")), re.MULTILINE)
+
+
+def test_an_archives_members_get_the_owner_that_add_names(buildx: Building) -> None:
+    """As with BuildKit; with the classic builder they keep their own. So they do here where ADD names none."""
+    with tarfile.open(buildx.place / "a.tar", "w") as archive:
+        member = tarfile.TarInfo("d/f")
+        member.uid, member.gid = 33, 44
+        archive.addfile(member)
+    buildx.write("ADD --chown=7:8 a.tar /x/", "ADD a.tar /y/", "RUN stat -c '%n %u:%g' /x /x/d/f /y /y/d/f")
+    found = re.findall(r"^#\d+ \d+\.\d+ (/.*)$", told(buildx("build", ".")), re.MULTILINE)
+    assert found == ["/x 7:8", "/x/d/f 7:8", "/y 0:0", "/y/d/f 33:44"]
 
 
 def test_what_the_daemon_does_not_grant_is_refused_in_words(buildx: Building) -> None:

@@ -25,6 +25,7 @@ class Request:
     keep_owners: for COPY --from: files keep their owners unless there is a chown; else all files are root's
     link: symbolic links of the base on the way to the destination are not followed (--link)
     unpack: local archives are unpacked (ADD); unpack_fetched: downloaded ones are (ADD --unpack)
+    own_unpacked: members of archives and their directory get the owner of --chown too, as with BuildKit
     keep_git_dir: whether a repository's own files come too (ADD --keep-git-dir), None where nobody says
     shown: the instruction's name for texts, COPY or ADD; check: called again and again, raises to end the copying
     remembered: digests of files of the root that earlier builds have read, None for none
@@ -41,6 +42,7 @@ class Request:
     unpack: bool = False
     unpack_fetched: bool = False
     keep_owners: bool = False
+    own_unpacked: bool = False
     inline: tuple[tuple[str, bytes], ...] = ()
     keep_git_dir: bool | None = None
     shown: str = "COPY"
@@ -66,6 +68,7 @@ class Request:
             self.unpack,
             self.unpack_fetched,
             self.keep_owners,
+            self.own_unpacked,
             self.keep_git_dir,
             [[name, hashlib.sha256(data).hexdigest()] for name, data in self.inline],
         ]
