@@ -25,11 +25,18 @@ def named(docker) -> Iterator[Callable[[str], str]]:
 
 
 @pytest.fixture
-def source(world) -> Path:
-    """A directory of the host with a file."""
+def place(world) -> Path:
+    """An empty directory of the host in which everybody may write, as root of a user's container."""
     path = world.directory()
-    (path / "file").write_text("from the host\n")
+    path.chmod(0o777)
     return path
+
+
+@pytest.fixture
+def source(place) -> Path:
+    """A directory of the host with a file."""
+    (place / "file").write_text("from the host\n")
+    return place
 
 
 def said(result, status=0):
@@ -52,8 +59,8 @@ def test_a_directory_of_the_host(docker, source, form, readonly):
     assert (source / "new").exists() is not readonly
 
 
-def test_a_source_that_is_not_there(docker, world):
-    missing = world.directory() / "missing"
+def test_a_source_that_is_not_there(docker, place):
+    missing = place / "missing"
     result = run(docker, "--mount", f"type=bind,src={missing},dst=/in")
     assert result.returncode == 125 and f"bind source path does not exist: {missing}".encode() in result.stderr
     said(run(docker, "-v", f"{missing}:/in", script="touch /in/x"))

@@ -18,6 +18,7 @@ from tests.harness.namespaces import entered
 
 WHY = "needs testcontainers: pip install testcontainers"
 config = pytest.importorskip("testcontainers.core.config", reason=WHY).testcontainers_config
+Mode = pytest.importorskip("testcontainers.core.config", reason=WHY).ConnectionMode
 Container = pytest.importorskip("testcontainers.core.container", reason=WHY).DockerContainer
 Image = pytest.importorskip("testcontainers.core.image", reason=WHY).DockerImage
 Network = pytest.importorskip("testcontainers.core.network", reason=WHY).Network
@@ -32,6 +33,9 @@ def here(apart: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """The daemon that the package finds by the environment, as the user's own."""
     monkeypatch.setenv("DOCKER_HOST", apart.url)
     monkeypatch.setattr(config, "ryuk_disabled", True)
+    # Where the tests run in a container, the package would look for the ports at that container's gateway.
+    monkeypatch.setattr(config, "connection_mode_override", Mode.docker_host)
+    monkeypatch.setattr(config, "tc_host_override", "localhost")
     with entered(apart.namespaces.keeper.pid):
         yield apart
 

@@ -134,10 +134,6 @@ CANNOT_OF_CLIENTS: dict[str, tuple[str, ...]] = {
         " ls /dev/kmsg-Seccomp:\\t0\\n/dev/kmsg]",
     ),
     "the test has a directory of root's, or makes mounts on the machine": (
-        "test_mounts_cli.py::test_a_directory_of_the_host",
-        "test_mounts_cli.py::test_a_read_only_root",
-        "test_mounts_cli.py::test_a_source_that_is_not_there",
-        "test_mounts_cli.py::test_options_of_a_volume",
         "test_plugins_cli.py::test_a_run_with_a_log_plugin",
         "test_plugins_cli.py::test_a_volume_of_a_plugin_from_its_creation_to_its_removal",
         "test_plugins_cli.py::test_what_a_plugin_forbids_is_told",
@@ -150,8 +146,6 @@ CANNOT_OF_CLIENTS: dict[str, tuple[str, ...]] = {
         "test_buildx_frontend.py::test_a_build_gets_the_hosts_network_if_it_asks",
         "test_compose.py::test_a_project_that_goes_down_leaves_its_volume_and_with_v_nothing",
         "test_compose.py::test_only_the_front_leads_out",
-        "test_testcontainers.py::test_a_web_server_is_reached_on_the_port_that_was_chosen_for_it",
-        "test_testcontainers.py::test_an_image_is_built_and_serves",
     ),
     "sshd is unpacked, and a machine with a user shows of such programs those alone that the daemon needs": (
         "test_real_ssh.py::test_a_client_works_through_sshd",
