@@ -96,12 +96,13 @@ class Dockerd(Other):
 
     name = "dockerd"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *more: str) -> None:
+        """more: options of dockerd beside those that keep it from the machine."""
         need("dockerd", "containerd", "runc", "docker")
         self.socket = root / "s"
         super().__init__(root, ["docker", "--host", f"unix://{self.socket}"])
         places = ["--data-root", str(root / "d"), "--exec-root", str(root / "e"), "--pidfile", str(root / "p")]
-        options = ["--host", f"unix://{self.socket}", *places, "--iptables=false", "--bridge=none"]
+        options = ["--host", f"unix://{self.socket}", *places, "--iptables=false", "--bridge=none", *more]
         script = 'mount -t tmpfs none /run && exec dockerd "$@"'
         with open(root / "log", "wb") as log:
             self.process = subprocess.Popen(

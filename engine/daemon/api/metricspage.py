@@ -153,6 +153,7 @@ def _process() -> Iterator[_Family]:
         booted = next((int(line.split()[1]) for line in file if line.startswith("btime ")), 0)
     user, system, started, size, resident = (int(fields[number]) for number in (11, 12, 19, 20, 21))
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room, _ = resource.getrlimit(resource.RLIMIT_AS)
     for name, kind, help_, value in (
         ("cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.", (user + system) / ticks),
         ("max_fds", "gauge", "Maximum number of open file descriptors.", most),
@@ -160,5 +161,6 @@ def _process() -> Iterator[_Family]:
         ("resident_memory_bytes", "gauge", "Resident memory size in bytes.", resident * page),
         ("start_time_seconds", "gauge", "Start time of the process since unix epoch.", booted + started / ticks),
         ("virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", size),
+        ("virtual_memory_max_bytes", "gauge", "Maximum amount of virtual memory available in bytes.", room % (1 << 64)),
     ):
         yield _family(f"process_{name}", kind, help_, [((), value)])
