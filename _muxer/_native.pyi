@@ -145,6 +145,7 @@ class ffi:
         flows_each: int
         idle_ms: int
         linger_ms: int
+        transparent: int
 
     class Null(Log, Event, Pump, Waiters, Lines):
         """NULL, which is a pointer of any kind."""
@@ -294,5 +295,6 @@ class _Lib:
     ) -> int: ...
     def mux_proxy(self, link: int, daemons: int, home: int, limits: ffi.Limits, /) -> int: ...
     def mux_proxy_confine(self, transparent: int, /) -> int: ...
+    def mux_remove_tree(self, parent: int, name: bytes, /) -> int: ...
 
 lib: _Lib

@@ -28,6 +28,7 @@ PARTS = {
     ),
     "pump": ("client", "flow", "pump", "waiters"),
     "proxy": ("confine", "datagram", "orders", "reach", "stream", "turns"),
+    "files": ("trees",),
     "birth": ("beneath", "command", "devices", "join", "mounts", "plan", "rights", "steps", "streams", "users"),
     "process": ("finish", "launch", "newborn", "keeper", "proxy", "title", "spawner"),
 }

@@ -1,5 +1,5 @@
-/* The interface of the C muxer: everything that the `native...` modules of engine.monitor, engine.logs and engine.proxy
- * may call.
+/* The interface of the C muxer: everything that the `native...` modules of engine.monitor, engine.logs, engine.proxy and
+ * engine.daemon.tar may call.
  *
  * It moves the bytes of containers: in the monitor from pipes to the log and to attached clients (mux_pump_*), in the
  * daemon's threads from the log to a client (mux_send), in the proxy from the host's ports to containers (mux_proxy).
@@ -267,6 +267,10 @@ int mux_proxy(int link, int daemons, int home, const struct mux_proxy_limits *li
 /* Gives up each right of this process that mux_proxy does not need. transparent: as in the limits. 0 or a negative
  * errno. */
 int mux_proxy_confine(int transparent);
+
+/* Removes the directory `name` of `parent` with all that is in it, see engine/daemon/tar/trees.py. 0 or a negative
+ * errno. */
+int mux_remove_tree(int parent, const char *name);
 
 /* cffi end */
 

@@ -43,6 +43,7 @@ from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import containers as container_table
 from engine.daemon.store.database import Database
+from engine.daemon.tar import trees
 from engine.daemon.volumes.store import Volumes
 from engine.dataclass import dataclass
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
@@ -318,6 +319,7 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         with contextlib.suppress(NotFound):  # the container is being removed
             announce(engine, containers.find(container_id), "detach")
 
+    trees.choose(select(settings.muxer))
     events, monitors = Events(), Monitors(spawner, ended, detached)
     firewall = Firewall(identity, settings)
     engine = Engine(

@@ -235,7 +235,7 @@ ROOMS = {
         "engine.daemon.tar",
         *BASE,
     ),
-    "engine.daemon.tar": BASE,
+    "engine.daemon.tar": ("_muxer", *BASE),
     "engine.daemon.runtime": ("engine.daemon.store", *BASE),
     # What the store keeps is the record itself: plain data that belongs to no verb.
     "engine.daemon.store": ("engine.daemon.containers.record", "engine.daemon.network.record", *BASE),

@@ -1,14 +1,30 @@
 """Removing whole directory trees of untrusted shape, at any depth and without following links out of the tree.
 
-Runs in the daemon, on any thread. Every name is relative to an open directory, and no symbolic link is followed. If a
-process moves a directory away while it is emptied, the removal ends with an error.
+Runs in the daemon, on any thread: in C where the C muxer was selected, unless the caller may end the removal. Every
+name is relative to an open directory, and no symbolic link is followed. If a process moves a directory away while it is
+emptied, the removal ends with an error.
 """
 
 import errno
 import os
 from collections.abc import Callable, Iterator
 
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # where the daemon has C remove trees
+    from engine.daemon.tar import nativetrees
+else:
+    nativetrees = late("engine.daemon.tar.nativetrees")
+
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+_in_c = False
+
+
+def choose(muxer: str) -> None:
+    """Have trees removed in C, or not; the daemon's start calls it. muxer: what `engine.muxer.select` has chosen."""
+    global _in_c
+    _in_c = muxer == "c"
 
 
 def remove_tree(parent: int, name: str, check: Callable[[], None] | None = None) -> None:
@@ -16,6 +32,9 @@ def remove_tree(parent: int, name: str, check: Callable[[], None] | None = None)
 
     check: called before each entry; it may raise to end the removal, where a process makes files as fast as they go
     """
+    if _in_c and check is None:
+        nativetrees.remove(parent, name)
+        return
     top = os.open(name, _READABLE | os.O_NOFOLLOW, dir_fd=parent)
     try:
         # A stack of names with one open descriptor: a hostile layer may be deeper than descriptors or recursion allow.

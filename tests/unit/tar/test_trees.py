@@ -1,10 +1,12 @@
-"""Removing trees: deeper than a path may be long, and with links that lead elsewhere."""
+"""Removing trees: deeper than a path may be long, and with links that lead elsewhere; in Python, and in C."""
 
 import contextlib
 import os
 
 import pytest
 
+import _muxer
+from engine.daemon.tar import trees
 from engine.daemon.tar.trees import remove_tree
 from tests.unit.images.made import files_below
 
@@ -18,7 +20,17 @@ def opened(path):
         os.close(fd)
 
 
-def test_a_tree_deeper_than_a_path_may_be_long_is_removed(tmp_path):
+@pytest.fixture(params=["python", "c"])
+def way(request):
+    """Each way in turn."""
+    if request.param == "c" and not _muxer.built():
+        pytest.skip("the C muxer is not built")
+    trees.choose(request.param)
+    yield request.param
+    trees.choose("python")
+
+
+def test_a_tree_deeper_than_a_path_may_be_long_is_removed(tmp_path, way):
     deep = tmp_path / "top"
     deep.mkdir()
     here = os.open(deep, os.O_RDONLY)
@@ -33,7 +45,7 @@ def test_a_tree_deeper_than_a_path_may_be_long_is_removed(tmp_path):
     assert not deep.exists()
 
 
-def test_removing_a_tree_follows_no_link(tmp_path):
+def test_removing_a_tree_follows_no_link(tmp_path, way):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/file").write_text("untouched")
     (tmp_path / "d/sub").mkdir(parents=True)
@@ -71,3 +83,33 @@ def test_a_removal_can_be_ended(tmp_path):
     with opened(tmp_path) as parent, pytest.raises(TimeoutError):
         remove_tree(parent, "tree", end)
     assert (tmp_path / "tree" / "file").exists()
+
+
+def test_every_kind_of_entry_is_removed(tmp_path, way):
+    """Also more entries than are read at once, names that are no UTF-8, and a directory that nobody may enter."""
+    top = tmp_path / "top"
+    (top / "full" / "below").mkdir(parents=True)
+    (top / "closed").mkdir(mode=0)
+    os.mkfifo(top / "fifo")
+    (top / "dangling").symlink_to("nowhere")
+    with open(os.fsencode(top) + b"/\xff", "w"):
+        pass
+    for number in range(700):
+        (top / "full" / f"a-rather-long-name-{number}").touch()
+        (top / "full" / f"directory-{number}").mkdir()
+    (top / "full" / "below" / "file").touch()
+    os.link(top / "full" / "below" / "file", tmp_path / "kept")
+    with opened(tmp_path) as fd:
+        remove_tree(fd, "top")
+    assert files_below(tmp_path) == {"kept"}
+
+
+@pytest.mark.parametrize(("name", "error"), [("absent", FileNotFoundError), ("link", OSError), ("file", OSError)])
+def test_what_is_no_directory_is_refused(tmp_path, way, name, error):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").touch()
+    (tmp_path / "link").symlink_to("elsewhere")
+    (tmp_path / "file").touch()
+    with opened(tmp_path) as fd, pytest.raises(error, match=name):
+        remove_tree(fd, name)
+    assert files_below(tmp_path) == {"elsewhere", "elsewhere/file", "file", "link"}
