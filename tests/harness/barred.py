@@ -133,10 +133,12 @@ CANNOT_OF_CLIENTS: dict[str, tuple[str, ...]] = {
         "test_isolation_cli.py::test_an_option_does_what_it_says[--privileged-grep Seccomp: /proc/self/status;"
         " ls /dev/kmsg-Seccomp:\\t0\\n/dev/kmsg]",
     ),
-    "the test has a directory of root's, or makes mounts on the machine": (
+    "the daemon finds plugins in a directory of root's alone": (
         "test_plugins_cli.py::test_a_run_with_a_log_plugin",
         "test_plugins_cli.py::test_a_volume_of_a_plugin_from_its_creation_to_its_removal",
         "test_plugins_cli.py::test_what_a_plugin_forbids_is_told",
+    ),
+    "the test has the daemon listen by TCP alone, as `-H` takes the place of the user's own socket": (
         "test_engine_cli_doors.py::test_a_daemon_is_reached_by_tls",
         "test_engine_cli_doors.py::test_options_in_front_of_the_verb_are_the_same",
         "test_engine_cli_doors.py::test_the_end_of_the_input_goes_through_tls",
