@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.setup import buildctl, compose, farguest, guest, redis, zig
+from tests.setup import buildctl, compose, farguest, guest, gvisor, redis, zig
 from tests.setup.booting import MACHINES
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -57,6 +57,7 @@ WITH_IT = {"zsh": ("zsh-common",), "fish": ("fish-common", "libpcre2-32-0"), "op
 BUILT = {
     f"compose {compose.VERSION} and its buildx": compose.PROGRAMS,
     f"buildctl {buildctl.VERSION}": buildctl.PROGRAMS,
+    "gVisor's runsc": gvisor.PROGRAMS,
 }
 FUZZER = "atheris>=2.3"
 # libFuzzer's library has the version of its compiler in its name.

@@ -10,30 +10,27 @@ calls. The runtime's own cgroup holds process 1 until then, and is removed.
 import errno
 import json
 import os
-import signal
 import socket
 import struct
 from collections.abc import Callable
 from fcntl import ioctl
 from termios import TIOCSWINSZ
 
-from engine.birth.process import FAILED, Process, default_signals, place, seclude
+from engine.birth.ociprogram import Program
+from engine.birth.process import FAILED, Process, seclude
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
 from engine.kernel.beneath import make_directories
-from engine.kernel.descriptors import close_on_exec
-from engine.sandbox import capabilities, command, mounts, sources
+from engine.kernel.netlink import loopback
+from engine.sandbox import capabilities, mounts, sources
 from engine.sandbox.spec import Mount, Sandbox
 from engine.wire import report as protocol
 
-_STATE, _CONFIG, _PID, _LOG, _CONSOLE = "state", "config.json", "pid", "log", "tty"
+_CONFIG, _PID, _LOG, _CONSOLE = "config.json", "pid", "log", "tty"
 _HIERARCHIES = "/sys/fs/cgroup"
 # Another container is still in it, or the runtime has made none in this hierarchy, which may be a plain file.
 _NOT_TO_REMOVE = frozenset({errno.EBUSY, errno.ENOTEMPTY, errno.ENOENT, errno.ENOTDIR, errno.EROFS})
-_LARGEST_LOG = 1 << 16
 _CONSOLE_SECONDS = 30.0
-_PATH = os.environ.get("PATH") or os.defpath
-_NOT_FOUND = ("executable file not found", "no such file or directory")
 
 
 class _ViaRuntime(Process):
@@ -41,12 +38,12 @@ class _ViaRuntime(Process):
 
     def __init__(self, sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int) -> None:
         super().__init__(sandbox, stdio, report)
-        self.bundle, self.program, *self.arguments = sandbox.runtime
-        self.name = os.path.basename(self.bundle)
+        self.bundle, *_ = sandbox.runtime
+        self.program = Program(sandbox.runtime, os.path.join(self.bundle, _LOG))
         self.config = json.loads(sandbox.config)
         self.sources: dict[Mount, int] = {}
         self.pid = 0
-        self.proceeding = False
+        self.told = self.proceeding = False
 
     def go(self) -> None:
         for self.step, step in STEPS:
@@ -63,7 +60,7 @@ class _ViaRuntime(Process):
 
     def before_failure(self) -> None:
         """A failure after N is told only after P was received (`wire.report`)."""
-        if self.pid:
+        if self.told:
             self.wait()
         self.forget()
 
@@ -71,11 +68,11 @@ class _ViaRuntime(Process):
         """Have the runtime end what it has made, and remove the bundle."""
         if not os.path.isdir(self.bundle):
             return
-        self.call("delete", "--force", self.name)
+        self.program.call("delete", "--force", self.program.name)
         self.leave_cgroup()
         for directory, _, files in os.walk(self.bundle, topdown=False):
             for name in files:
-                os.unlink(os.path.join(directory, name))
+                _remove(os.path.join(directory, name))
             os.rmdir(directory)
 
     # The steps, in the order of STEPS.
@@ -108,22 +105,21 @@ class _ViaRuntime(Process):
             process["env"].append(f"HOME={who.home}")
         held = list(capabilities.names(self.granted()))
         process["capabilities"] = dict.fromkeys(process["capabilities"], held)
-        with open(self.path(_CONFIG), "w") as file:
+        with open(self.program.path(_CONFIG), "w") as file:
             json.dump(self.config, file)
 
     def create(self) -> None:
-        words = ["create", "--bundle", self.bundle, "--pid-file", self.path(_PID)]
+        words = ["create", "--bundle", self.bundle, "--pid-file", self.program.path(_PID)]
         with socket.socket(socket.AF_UNIX) as console:
             if self.sandbox.tty:
-                console.bind(self.path(_CONSOLE))
+                console.bind(self.program.path(_CONSOLE))
                 console.listen(1)
-                words += ["--console-socket", self.path(_CONSOLE)]
-            self.must(self.call(*words, self.name, stdio=self.stdio))
-            with open(self.path(_PID)) as file:
+                words += ["--console-socket", self.program.path(_CONSOLE)]
+            self.program.must(self.program.call(*words, self.program.name, stdio=self.stdio))
+            with open(self.program.path(_PID)) as file:
                 self.pid = int(file.read())
             if self.sandbox.tty:
                 self.take_terminal(console)
-        os.write(self.report, protocol.READY + b"%d" % self.pid)
 
     def take_terminal(self, console: socket.socket) -> None:
         """Pass the terminal's master on, which the runtime has sent."""
@@ -137,6 +133,25 @@ class _ViaRuntime(Process):
             socket.send_fds(channel, [protocol.TERMINAL], [master])
         os.close(master)
 
+    def network(self) -> None:
+        """Set up the loopback interface, which a runtime with a kernel of its own only reads."""
+        if "net" not in self.sandbox.namespaces:
+            return
+        helper = os.fork()
+        if helper == 0:
+            try:
+                syscalls.setns(os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC), syscalls.CLONE_NEWNET)
+                loopback.set_up()
+                os._exit(0)
+            finally:
+                os._exit(FAILED)
+        if os.waitpid(helper, 0)[1]:
+            raise SystemFailure("the loopback interface of the container cannot be set up")
+
+    def tell(self) -> None:
+        os.write(self.report, protocol.READY + b"%d" % self.pid)
+        self.told = True
+
     def cgroup(self) -> None:
         self.wait()
         for path in self.sandbox.cgroups:
@@ -146,12 +161,17 @@ class _ViaRuntime(Process):
         self.leave_cgroup()
 
     def leave_cgroup(self) -> None:
-        """Remove the cgroups in which the runtime has begun, and their parent where no other container is in it."""
+        """Remove the cgroups in which the runtime has begun, and their parent where no other container is in it.
+
+        All that is in them goes to process 1, or where this process is in a hierarchy of which no controller counts:
+        a runtime may have more processes than that one.
+        """
         own = self.config["linux"]["cgroupsPath"]
-        for hierarchy, here in _own_cgroups():
-            if self.is_in(f"{hierarchy}{own}"):  # no controller of this hierarchy counts: it goes where this process is
-                with open(f"{hierarchy}{here}/cgroup.procs", "w") as file:
-                    file.write(f"{self.pid}")
+        places = _cgroups(self.pid) if self.pid else {}
+        for hierarchy, here in _cgroups("self").items():
+            there = places.get(hierarchy, own)
+            for pid in _members(f"{hierarchy}{own}"):
+                _move(pid, f"{hierarchy}{here if there == own else there}")
             for path in (own, os.path.dirname(own)):
                 try:
                     os.rmdir(f"{hierarchy}{path}")
@@ -159,78 +179,50 @@ class _ViaRuntime(Process):
                     if error.errno not in _NOT_TO_REMOVE:
                         raise
 
-    def is_in(self, cgroup: str) -> bool:
-        """Whether process 1 is in this cgroup."""
-        try:
-            with open(f"{cgroup}/cgroup.procs") as file:
-                return f"{self.pid}" in file.read().split()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-
     def start(self) -> None:
-        self.must(self.call("start", self.name))
-
-    # Parts of the steps.
-
-    def path(self, name: str) -> str:
-        """The path of a file of the bundle."""
-        return os.path.join(self.bundle, name)
-
-    def call(self, *words: str, stdio: tuple[int, int, int] | None = None) -> int:
-        """Run the runtime's program with these words; returns its exit status."""
-        log = ("--log", self.path(_LOG), "--log-format", "json")
-        line = [self.program, *self.arguments, "--root", self.path(_STATE), *log, *words]
-        pid = os.fork()
-        if pid == 0:
-            try:
-                null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-                place(stdio or (null, null, null))
-                close_on_exec()
-                default_signals()
-                signal.pthread_sigmask(signal.SIG_SETMASK, ())
-                os.execve(self.program, line, {"PATH": _PATH})
-            finally:
-                os._exit(command.NOT_FOUND)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    def must(self, status: int) -> None:
-        """Raise what the runtime has said where it has failed: Refusal for a command that is not there."""
-        if not status:
-            return
-        said = self.said() or f"exit status {status}"
-        text = f"{os.path.basename(self.program)}: {said}"
-        if any(words in said.lower() for words in _NOT_FOUND):
-            raise command.Refusal(errno.ENOENT, text, command.NOT_FOUND)
-        if "permission denied" in said.lower():
-            raise command.Refusal(errno.EACCES, text, command.NOT_RUNNABLE)
-        raise SystemFailure(text)
-
-    def said(self) -> str:
-        """The last error in the runtime's log."""
-        try:
-            with open(self.path(_LOG), "rb") as file:
-                lines = file.read(_LARGEST_LOG).decode("utf-8", "replace").splitlines()
-        except FileNotFoundError:
-            return ""
-        for line in reversed(lines):
-            try:
-                told = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(told, dict) and told.get("level") in ("error", "fatal"):
-                return str(told.get("msg", ""))
-        return ""
+        self.program.must(self.program.call("start", self.program.name))
 
 
-def _own_cgroups() -> list[tuple[str, str]]:
-    """(where a hierarchy is mounted, the path of this process's cgroup in it) of each (cgroups(7))."""
-    with open("/proc/self/cgroup") as file:
-        lines = [line.rstrip("\n").split(":", 2) for line in file]
+def _remove(path: str) -> None:
+    """Remove a file of the bundle, on which the runtime may have mounted a namespace that it keeps."""
+    try:
+        os.unlink(path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        syscalls.umount2(path, syscalls.MNT_DETACH)
+        os.unlink(path)
+
+
+def _cgroups(pid: int | str) -> dict[str, str]:
+    """Where a hierarchy is mounted → the path of a process's cgroup in it (cgroups(7)); empty once it has ended."""
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
     found = [(names.removeprefix("name="), path) for _, names, path in lines]
     second = f"{_HIERARCHIES}/unified"
     if not os.path.isdir(second):
         second = _HIERARCHIES
-    return [(f"{_HIERARCHIES}/{names}" if names else second, path) for names, path in found]
+    return {f"{_HIERARCHIES}/{names}" if names else second: path for names, path in found}
+
+
+def _members(cgroup: str) -> list[str]:
+    """The pids in this cgroup; none where the runtime has made none."""
+    try:
+        with open(f"{cgroup}/cgroup.procs") as file:
+            return file.read().split()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _move(pid: str, cgroup: str) -> None:
+    try:
+        with open(f"{cgroup}/cgroup.procs", "w") as file:
+            file.write(pid)
+    except ProcessLookupError:
+        pass  # it has ended meanwhile
 
 
 STEPS: tuple[tuple[str, Callable[[_ViaRuntime], None]], ...] = (
@@ -242,6 +234,8 @@ STEPS: tuple[tuple[str, Callable[[_ViaRuntime], None]], ...] = (
     ("directory", _ViaRuntime.directory),
     ("bundle", _ViaRuntime.describe),
     ("create", _ViaRuntime.create),
+    ("network", _ViaRuntime.network),
+    ("network", _ViaRuntime.tell),
     ("cgroup", _ViaRuntime.cgroup),
     ("start", _ViaRuntime.start),
 )

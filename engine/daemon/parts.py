@@ -62,7 +62,7 @@ class ContainerPart(Protocol):
     containers: Roster
 
 
-class ProcessListParts(EventPart, CgroupPart, Protocol):
+class ProcessListParts(EventPart, CgroupPart, SettingsPart, Protocol):
     """For the list of a container's processes (top)."""
 
 
@@ -116,7 +116,7 @@ class OutputParts(SettingsPart, EventPart, Protocol):
     muxer: str
 
 
-class ExecParts(ContainerPart, OutputParts, ProcessParts, Protocol):
+class ExecParts(MountParts, OutputParts, ProcessParts, Protocol):
     """For execs, which are further commands in a running container."""
 
     execs: Execs

@@ -12,11 +12,17 @@ import time
 
 from engine.birth import join
 from engine.kernel import syscalls
+from engine.late import TYPE_CHECKING, late
 from engine.monitor.handover import Handover, Processes
 from engine.monitor.launch import REHEARSED, STDERR, STDOUT, Launched, Streams, is_child
 from engine.wire import channel, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
 from engine.wire.schema import Client, Exec, Started
+
+if TYPE_CHECKING:  # loaded by the joiner of a container that has a kernel of its own
+    from engine.birth import joinviaruntime
+else:
+    joinviaruntime = late("engine.birth.joinviaruntime")
 
 _LOST = 125
 _OUTPUTS = {STDOUT: 2, STDERR: 4}  # the bit of each output in `Client.streams`
@@ -66,6 +72,8 @@ def become_joiner(asked: Exec, descriptors: list[int], processes: Processes, pre
     # `wants` stays open until this process ends, as after a container's start: there the spawner forks the next spare
     # only at that end, so that the fork takes no processor from the start. After an exec it does not wait for that.
     held = (processes.wants,) if prepared else ()
+    if process.runtime:
+        joinviaruntime.run(process, streams.stdio, processes.reports, prepared, held)
     newborn = None if asked.traced else processes.newborn
     join.run(process, streams.stdio, processes.reports, join.Target(pidfd, asked.pid), newborn, prepared, held)
 
@@ -80,7 +88,10 @@ def enter(asked: Exec, link: Channel, pidfd: int) -> Launched | None:
     joiner = os.fork()
     if joiner == 0:
         try:
-            join.run(packed.unpack(asked.process), streams.stdio, theirs.detach(), join.Target(pidfd, asked.pid))
+            process = packed.unpack(asked.process)
+            if process.runtime:
+                joinviaruntime.run(process, streams.stdio, theirs.detach())
+            join.run(process, streams.stdio, theirs.detach(), join.Target(pidfd, asked.pid))
         finally:
             os._exit(_LOST)
     theirs.close()

@@ -174,7 +174,7 @@ def joined(sandbox: Sandbox, pid: int, bears: bool) -> bytes | None:
 
 
 def _check(sandbox: Sandbox) -> None:
-    if sandbox.runtime or sandbox.hooks or sandbox.joined or sandbox.root.label or sandbox.root.userxattr:
+    if sandbox.hooks or sandbox.joined or sandbox.root.label or sandbox.root.userxattr:
         raise Other("what few containers have")
     if "mount" not in sandbox.namespaces or "user" in sandbox.namespaces:
         raise Other("its namespaces")
@@ -182,7 +182,7 @@ def _check(sandbox: Sandbox) -> None:
 
 
 def _check_process(sandbox: Sandbox) -> None:
-    if sandbox.label or sandbox.uids or not sandbox.argv:
+    if sandbox.runtime or sandbox.label or sandbox.uids or not sandbox.argv:
         raise Other("what few processes have")
 
 

@@ -156,7 +156,8 @@ class Sandbox:
     label: the SELinux label of its processes; empty for the one that the policy gives them
     runtime: of a container that another OCI runtime makes: host path of the directory for its bundle, host path of the
         runtime's program, and that program's first arguments; empty for one that this engine makes
-    config: then the runtime's config.json, without the user (see `birth.viaruntime`)
+    config: then the runtime's config.json, without the user (see `birth.viaruntime`); of a further process in a
+        container that has a kernel of its own, the process for the runtime's exec (see `birth.joinviaruntime`)
     hooks: to be run by init, which then writes `config` into the directory `bundle` (a host path) for them
     uids, gids: the maps of a new user namespace: (first id inside, first id on the host, how many) of each range
     cgroups: host paths of the files to write "0" into, which moves process 1 into its cgroups (see `sandbox.cgroups`);

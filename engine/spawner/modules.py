@@ -25,6 +25,8 @@ MODULES = (
     "engine.asking.exchange",
     "engine.asking.secure",
     "engine.birth.hooks",
+    "engine.birth.joinviaruntime",
+    "engine.birth.ociprogram",
     "engine.birth.viaruntime",
     "engine.kernel.idmaps",
     "engine.kernel.netlink.nftexpressions",

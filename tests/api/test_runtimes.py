@@ -228,18 +228,15 @@ def test_a_daemon_that_dies_during_the_start_leaves_nothing(world, tmp_path) -> 
         until(lambda: nothing_left(daemon))
 
 
-def test_a_sandbox_with_a_kernel_of_its_own_is_refused_by_what_it_says(world) -> None:
+def test_a_shim_is_refused_by_what_it_says(world) -> None:
     program = world.directory() / "odd"
-    program.write_text("#!/bin/sh\necho runsc version release-20240101.0\n")
+    program.write_text("#!/bin/sh\necho kata-runtime : 3.2.0\n")
     program.chmod(0o755)
     with running(world.daemon([f"--add-runtime=odd={program}"])) as daemon:
         daemon.import_busybox()
         one = daemon.create("true", HostConfig=host("odd"))
         answer = daemon.request("POST", f"/containers/{one}/start")
-        assert (
-            answer.status == 501
-            and "(runsc version release-20240101.0) has a kernel of its own" in answer.body.decode()
-        )
+        assert answer.status == 501 and "(kata-runtime : 3.2.0) is a shim of containerd" in answer.body.decode()
 
 
 def test_a_runtime_that_is_not_there_is_refused(world, chosen: Daemon) -> None:

@@ -19,6 +19,7 @@ LATE = (
     "engine.logs.drivers.splunksender",
     "engine.asking.secure",
     "engine.birth.hooks",
+    "engine.birth.joinviaruntime",
     "engine.birth.viaruntime",
     "engine.sandbox.remapped",
 )

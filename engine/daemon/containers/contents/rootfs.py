@@ -6,8 +6,9 @@ and nothing is ever mounted on the host. A thread that is inside a container mak
 file that it loaded or looked up there would be the container's.
 
 A running container is entered by its mount namespace; the process is checked by a pidfd and its start time. The view is
-a copy of the mounts there, so the container's end takes away the namespace and no file of a reader. For a reader of a
-stopped container an overlay is mounted whose upper directory is in a scratch tmpfs, with the container's own upper
+a copy of the mounts there, so the container's end takes away the namespace and no file of a reader. The files of one
+that has a kernel of its own (`security.apart`) are read as those of a stopped container, and not written. For a reader
+of a stopped container an overlay is mounted whose upper directory is in a scratch tmpfs, with the container's own upper
 directory as the uppermost *lower* one: so a reader, however slow, disturbs no start and changes nothing. For a writer
 the real overlay is mounted and `container.operation` is held for that time, as one upper directory in two overlays is
 undefined.
@@ -32,8 +33,14 @@ from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, NotFound, SystemFailure
 from engine.kernel import filecaps, syscalls, userns
 from engine.kernel.idmaps import Ids
+from engine.late import TYPE_CHECKING, late
 from engine.sandbox import mounts, sources
 from engine.sandbox.spec import Mount, Root
+
+if TYPE_CHECKING:  # loaded for containers of other runtimes
+    from engine.daemon.containers.security import apart
+else:
+    apart = late("engine.daemon.containers.security.apart")
 
 T = TypeVar("T")
 
@@ -97,7 +104,10 @@ def visit(
     """
     for _ in range(_ATTEMPTS):
         state = container.settled()
-        if state.alive and (mounted or not _is_locked(state)):
+        below = state.alive and bool(apart.of(engine, container))
+        if below and writes:
+            apart.refuse(engine, container, "a copy into a running container")
+        if state.alive and not below and (mounted or not _is_locked(state)):
             entered = _enter(state, mounted, runids.of(engine, container))
             if entered is None:
                 _await_end(container, state)

@@ -16,6 +16,12 @@ from engine.daemon.measured import timed
 from engine.daemon.network.record import Network, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for containers of other runtimes
+    from engine.daemon.containers.security import apart
+else:
+    apart = late("engine.daemon.containers.security.apart")
 
 _NOT_RUNNING = "container {} is not running"
 
@@ -39,6 +45,7 @@ def connect(engine: EndpointParts, network_reference: str, container_reference: 
         requested.check_beside(engine, container, network)
         wanted = {**wanted, "NetworkID": network.id}
         if state.alive:
+            apart.refuse(engine, container, "connecting a running container to a network")
             _plug_in(engine, container, network, wanted, state)
         elif network.name not in container.networking:
             keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)

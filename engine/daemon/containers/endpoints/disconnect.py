@@ -12,6 +12,12 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.parts import EndpointParts
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for containers of other runtimes
+    from engine.daemon.containers.security import apart
+else:
+    apart = late("engine.daemon.containers.security.apart")
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +35,7 @@ def disconnect(engine: EndpointParts, network_reference: str, container_referenc
         state = container.settled()
         network = requested.find(engine, network_reference)
         if state.alive and network is not None:
+            apart.refuse(engine, container, "disconnecting a running container from a network")
             _pull_out(engine, container, network, state)
         elif state.alive and not force:
             raise NotFound(f"network {network_reference} not found")

@@ -12,6 +12,12 @@ from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Endpoint, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError, SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for containers of other runtimes
+    from engine.daemon.containers.security import apart
+else:
+    apart = late("engine.daemon.containers.security.apart")
 
 _NO_GATEWAY = "unable to derive the IP value for host-gateway"
 
@@ -27,8 +33,10 @@ def write(engine: EndpointParts, container: Container, pairs: wires.Pairs, links
 
 
 def _write_resolv_conf(engine: EndpointParts, container: Container, pairs: wires.Pairs) -> None:
+    """The resolver's address reaches no container that has a kernel of its own: it gets the host's servers."""
     ipv6 = any(endpoint.ipv6 for _, endpoint in pairs)
-    files.write_resolv_conf(_where(engine, container), engine.settings, container, has_resolver(pairs), ipv6=ipv6)
+    asks = has_resolver(pairs) and not apart.of(engine, container)
+    files.write_resolv_conf(_where(engine, container), engine.settings, container, asks, ipv6=ipv6)
 
 
 def add(engine: EndpointParts, container: Container, endpoint: Endpoint, pairs: wires.Pairs) -> None:

@@ -9,7 +9,6 @@ import binascii
 import errno
 import logging
 import os
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from engine.daemon import busy
 from engine.daemon.clock import SECOND
 from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.exec import homes
+from engine.daemon.containers.exec import described, homes
 from engine.daemon.containers.exec.known import KEPT_SECONDS, Command, Exec
 from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.record import Container
@@ -29,10 +28,8 @@ from engine.daemon.parts import ExecParts
 from engine.daemon.runtime import births, signalling
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
-from engine.dataclass import dataclass, replace
+from engine.dataclass import dataclass
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
-from engine.sandbox import capabilities, users
-from engine.sandbox.spec import Sandbox
 from engine.wire import endpoint, schema
 from engine.wire.channel import Channel
 from engine.wire.schema import Client, Detached, Exited, Resize, Started
@@ -103,7 +100,7 @@ def create(engine: ExecParts, container: Container, asked: Object) -> Exec:
         columns=columns,
     )
     if asked.get("User"):
-        _check_user(container, command.user)
+        described.check_user(engine, container, command.user)
     return _register(engine, container, command)
 
 
@@ -200,7 +197,7 @@ def _launch(
     with signalling.opened(state.pid, state.pid_start) as pidfd:
         if pidfd is None:
             raise Conflict(f"container {container.id} is not running")
-        process = _process(engine, container, command, size)
+        wanted = described.of(engine, container, command, size)
         request = schema.Exec(
             process=b"",
             pid=state.pid,
@@ -212,7 +209,7 @@ def _launch(
         descriptors = [pidfd, *(connection.fileno() for _, connection in clients)]
 
         def enter(ordinary: bool) -> Started:
-            asked = births.enter(engine.settings.muxer, process, request, ordinary=ordinary)
+            asked = births.enter(engine.settings.muxer, wanted, request, ordinary=ordinary)
             return engine.monitors.enter(one.id, asked, descriptors, give_home, ordinary=ordinary)
 
         def give_home(link: Channel) -> None:
@@ -303,21 +300,6 @@ def _found_ended(error: SystemFailure) -> bool:
     return isinstance(error, StartFailure) and (error.failed.step, error.failed.errno) in _ENDED
 
 
-def _process(engine: ExecParts, container: Container, command: Command, size: tuple[int, int]) -> Sandbox:
-    base = specify.process_of(engine, container)
-    return replace(
-        base,
-        argv=command.argv,
-        env=command.env,
-        cwd=command.cwd,
-        user=command.user,
-        tty=command.tty,
-        rows=size[0],
-        columns=size[1],
-        capabilities=capabilities.ALL if command.privileged else base.capabilities,
-    )
-
-
 def _fail(engine: ExecParts, one: Exec, error: BaseException) -> None:
     """Record that the exec never ran."""
     exit_code = _NOT_RUNNABLE
@@ -340,6 +322,7 @@ def _heard(engine: ExecParts, one: Exec, message: Exited | Detached | None) -> N
         log.error("container %s: the monitor of exec %s is gone; the exec is ended", one.container.id, one.id)
         later(signalling.kill_and_wait, one.pid, one.pid_start, _KILLED_SECONDS)
     exit_code = _LOST_EXIT if message is None else message.exit_code
+    described.forget(engine, one)
     engine.execs.end(one)  # before its end is visible: by then its container must not show it any more
     with one.changed:
         one.move("ended", exit_code)
@@ -361,20 +344,20 @@ def inspect(engine: ExecParts, one: Exec) -> Object:
     """The ExecInspectResponse of an exec."""
     _settle(engine, one)
     command = one.command
-    process = {
+    shown = {
         "tty": command.tty,
         "entrypoint": command.argv[0],
         "arguments": list(command.argv[1:]),
         "privileged": command.privileged,
     }
     if command.user:
-        process["user"] = command.user
+        shown["user"] = command.user
     with one.changed:
         return {
             "ID": one.id,
             "Running": one.status in ("starting", "running"),
             "ExitCode": one.exit_code,
-            "ProcessConfig": process,
+            "ProcessConfig": shown,
             "OpenStdin": command.stdin,
             "OpenStderr": command.stderr,
             "OpenStdout": command.stdout,
@@ -434,7 +417,7 @@ def run_captured(
             _begin_captured(engine, one, theirs)
         output, ended = _read_until(ours, latest, most)
     if not ended:
-        signalling.send_signal(one.pid, one.pid_start, signal.SIGKILL)
+        described.kill(engine, one)
         with one.changed:
             one.changed.wait_for(lambda: one.status == "ended", _SETTLING_SECONDS)
         return Captured(None, output, True)
@@ -474,24 +457,3 @@ def _check_active(container: Container) -> None:
         raise Conflict(f"Container {container.id} is paused, unpause the container before exec")
     if status != "running":
         raise Conflict(f"container {container.id} is not running")
-
-
-def _check_user(container: Container, user: str) -> None:
-    """Raise Invalid for the name of a user or group that the container does not have at the moment."""
-    state = container.snapshot()
-    with signalling.opened(state.pid, state.pid_start) as pidfd:
-        if pidfd is None:
-            raise Conflict(f"container {container.id} is not running")
-        try:
-            root = os.open(f"/proc/{state.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except (FileNotFoundError, ProcessLookupError) as error:
-            raise Conflict(f"container {container.id} is not running") from error
-        try:
-            # If the process still lives, its pid was its own when /proc/PID/root was opened.
-            if not signalling.alive(pidfd):
-                raise Conflict(f"container {container.id} is not running")
-            users.identify(root, user, ())
-        except OSError as error:
-            raise SystemFailure(f"unable to find user {user}: {error}") from error
-        finally:
-            os.close(root)

@@ -12,6 +12,7 @@ from engine.daemon.jsontext import Object
 from engine.errors import SystemFailure
 from engine.sandbox import seccomp
 from engine.sandbox.spec import Device, Hook, Mount, Sandbox
+from engine.sandbox.users import Identity
 
 CGROUPS = "/engine-runtimes"
 """The parent of the cgroups in which runtimes begin; a container leaves its own before its command runs."""
@@ -74,6 +75,15 @@ def text(sandbox: Sandbox, profile: str, name: str, hooks: Sequence[Hook] = ()) 
     if "uts" not in sandbox.namespaces:
         del config["hostname"]
     return json.dumps(config)
+
+
+def process_text(sandbox: Sandbox, who: Identity) -> str:
+    """A further process in a container, for the runtime's exec."""
+    process = _process(sandbox)
+    process["user"] = {"uid": who.uid, "gid": who.gid, "additionalGids": list(who.groups)}
+    if not any(each.startswith("HOME=") for each in sandbox.env):
+        process["env"] = [*sandbox.env, f"HOME={who.home}"]
+    return json.dumps(process)
 
 
 def _namespaces(sandbox: Sandbox) -> list[Object]:

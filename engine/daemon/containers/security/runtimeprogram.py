@@ -1,8 +1,6 @@
-"""Finds the program of another OCI runtime, and refuses one whose containers are no processes of this kernel.
+"""Finds the program of another OCI runtime, and what kind of runtime that is, by what it says of itself.
 
-Runs in the daemon's request threads; loaded by the first container that asks for another runtime. A command in a
-container, a copy and a count of the engine's enter the namespaces of process 1. In a sandbox with a kernel of its own
-(gVisor, Kata) these are the sandbox's, and not the container's, so such a runtime is refused by what it says of itself.
+Runs in the daemon's request threads; loaded by the first container that asks for another runtime.
 """
 
 import functools
@@ -10,22 +8,54 @@ import os
 import shutil
 import subprocess
 
+from engine.dataclass import dataclass
 from engine.errors import NotBuilt, SystemFailure
 
 _SECONDS = 10.0
-_SANDBOXES = ("runsc", "kata")
 
 
-def found(name: str, program: str) -> str:
-    """The path of a runtime's program. Raises SystemFailure where there is none, NotBuilt for a sandbox."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What sets a runtime apart. word: is in the first line of its `--version`
+
+    apart: its containers have a kernel of their own: signals, execs and the list of processes go by its commands
+    arguments: come before those of the operator; refused: why the engine cannot call it, in words; empty when it can
+    """
+
+    word: str
+    apart: bool = False
+    arguments: tuple[str, ...] = ()
+    refused: str = ""
+
+
+KINDS = (
+    # Else gVisor keeps what a container writes to its root to itself: a copy, a commit and the next run would miss it.
+    Kind("runsc", apart=True, arguments=("--overlay2=none",)),
+    Kind("kata", refused="is a shim of containerd, without the command line of an OCI runtime"),
+)
+_USUAL = Kind("")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How a runtime is called: its program's path, and the first arguments. apart: see `Kind`"""
+
+    path: str
+    arguments: tuple[str, ...]
+    apart: bool
+
+
+def found(name: str, program: str, arguments: tuple[str, ...]) -> Found:
+    """The program of a runtime. Raises SystemFailure where there is none, NotBuilt for one that cannot be called."""
     path = shutil.which(program) if program else None
     if path is None:
         raise SystemFailure(f"unknown or invalid runtime name: {name}: there is no program {program or name}")
     whole = os.path.realpath(path)
     said = _version(whole, os.stat(whole).st_mtime_ns)
-    if any(word in said.lower() for word in _SANDBOXES):
-        raise NotBuilt(f"the runtime {name} ({said}) has a kernel of its own, which is not built in this engine")
-    return whole
+    kind = next((each for each in KINDS if each.word in said.lower()), _USUAL)
+    if kind.refused:
+        raise NotBuilt(f"the runtime {name} ({said}) {kind.refused}")
+    return Found(whole, (*kind.arguments, *arguments), kind.apart)
 
 
 @functools.cache

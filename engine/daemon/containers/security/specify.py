@@ -37,8 +37,9 @@ from engine.sandbox.spec import Hook, Limits, Mount, Rlimit, Root, Sandbox
 from engine.settings.runtimes import OWN, programs
 
 if TYPE_CHECKING:  # loaded by the first container that asks for another runtime
-    from engine.daemon.containers.security import ociconfig, runtimeprogram
+    from engine.daemon.containers.security import apart, ociconfig, runtimeprogram
 else:
+    apart = late("engine.daemon.containers.security.apart")
     runtimeprogram = late("engine.daemon.containers.security.runtimeprogram")
     ociconfig = late("engine.daemon.containers.security.ociconfig")
 
@@ -69,6 +70,8 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
     config, host_config = container.config, container.host_config
     lacking.check(engine.cgroups, host_config)
     namespaces = joins.namespaces_of(engine, container)
+    if namespaces.joined:
+        apart.check_joined(engine, {pid for _, pid, _ in namespaces.joined})
     if engine.settings.userns_remap:
         remapping.check(engine.settings, host_config)
     privileged = host_config["Privileged"]
@@ -122,7 +125,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         made = _remapped(engine, made, ids)
     hooks = injected.hooks if injected is not None else ()
     if host_config["Runtime"] not in OWN:
-        return _by_runtime(engine, container, made, hooks)
+        return _by_runtime(engine, container, made, hooks, where)
     return _with_hooks(engine, container, made, hooks) if hooks else made
 
 
@@ -169,10 +172,12 @@ def _ids_of(engine: SecurityParts, pid: int) -> "Ids":
     raise SystemFailure("a container whose namespaces are to be joined is in the user namespace of the host")
 
 
-def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hooks: tuple[Hook, ...]) -> Sandbox:
+def _by_runtime(
+    engine: SecurityParts, container: Container, made: Sandbox, hooks: tuple[Hook, ...], where: paths.Paths
+) -> Sandbox:
     """The sandbox for another OCI runtime: its config, and the mounts that are made before it is called.
 
-    Raises SystemFailure for a runtime whose program is not there.
+    Raises SystemFailure for a runtime whose program is not there, NotBuilt for what it cannot do.
     """
     name = container.host_config["Runtime"]
     program, *arguments = programs(engine.settings.runtimes).get(name) or ("",)
@@ -182,10 +187,15 @@ def _by_runtime(engine: SecurityParts, container: Container, made: Sandbox, hook
         raise NotBuilt("another runtime than runc is not built together with --userns-remap: give --userns=host")
     place = paths.bundle(engine.settings.exec_root, container.id)
     profile = walls.profile_of(container.host_config, profilefile.text(engine.settings.seccomp_profile))
+    found = runtimeprogram.found(name, program, tuple(arguments))
+    runtime = (place, found.path, *found.arguments)
+    if found.apart:
+        apart.check(name, container.host_config, made)
+        apart.keep(where.exec_dir, runtime)
     return replace(
         made,
         mounts=ociconfig.divided(made)[0],
-        runtime=(place, runtimeprogram.found(name, program), *arguments),
+        runtime=runtime,
         config=ociconfig.text(made, profile, os.path.basename(place), hooks),
     )
 

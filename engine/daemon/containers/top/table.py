@@ -2,7 +2,8 @@
 
 Runs in the API's threads. The processes are those of the container's cgroup and of the cgroups below it; on a host
 without cgroups they are those of its PID namespace. Their data is read from the daemon's own /proc, so that the pids
-are the host's. Nothing runs inside the container.
+are the host's. Nothing runs inside the container. The runtime is asked for those of a container with a kernel of its
+own.
 """
 
 import errno
@@ -15,10 +16,18 @@ from engine.daemon.containers.security import cgroupparent
 from engine.daemon.containers.top import psargs
 from engine.daemon.containers.top.psfields import FIELDS, Moment, Process
 from engine.daemon.parts import CgroupPart, ProcessListParts
-from engine.errors import Conflict, SystemFailure
+from engine.errors import Conflict, NotBuilt, SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for containers of other runtimes
+    from engine.daemon.containers.security import apart, runtimecommands
+else:
+    apart = late("engine.daemon.containers.security.apart")
+    runtimecommands = late("engine.daemon.containers.security.runtimecommands")
 
 _MOST_CGROUPS = 10_000
 _TOLD = ("stat", "status", "cmdline", "wchan")  # files of a process in /proc
+_USUAL = "-ef"
 _NO_PID = "Couldn't find PID field in ps output"
 
 
@@ -33,6 +42,8 @@ def top(engine: ProcessListParts, container: Container, arguments: str) -> tuple
         raise Conflict(f"container {container.id} is not running")
     if status.status == "restarting":
         raise Conflict(f"Container {container.id} is restarting, wait until the container is running")
+    if runtime := apart.of(engine, container):
+        return _of_runtime(engine, container, runtime, arguments)
     titles = [each.header for each in wanted.columns if each.header.strip()]
     if not wanted.headers or "PID" not in titles:
         raise SystemFailure(_NO_PID)
@@ -50,6 +61,18 @@ def top(engine: ProcessListParts, container: Container, arguments: str) -> tuple
         rows.append(cells)
     announce(engine, container, "top")
     return titles, rows if len(titles) == len(wanted.columns) else [_joined(row, len(titles)) for row in rows]
+
+
+def _of_runtime(
+    engine: ProcessListParts, container: Container, runtime: tuple[str, ...], arguments: str
+) -> tuple[list[str], list[list[str]]]:
+    """What the runtime of a container that has a kernel of its own says, whose pids are the container's."""
+    if arguments not in ("", _USUAL):
+        raise NotBuilt(f"only ps {_USUAL} is built for a container of a runtime with a kernel of its own")
+    lines = runtimecommands.call(runtime, "ps").decode("utf-8", "replace").splitlines()
+    titles, *rows = [line.split() for line in lines if line.strip()] or [[]]
+    announce(engine, container, "top")
+    return titles, [_joined(row, len(titles)) for row in rows]
 
 
 def _joined(row: list[str], count: int) -> list[str]:

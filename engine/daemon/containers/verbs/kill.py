@@ -13,6 +13,13 @@ from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
 from engine.daemon.signals import parse_signal
 from engine.errors import Conflict, SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for containers of other runtimes
+    from engine.daemon.containers.security import apart, runtimecommands
+else:
+    apart = late("engine.daemon.containers.security.apart")
+    runtimecommands = late("engine.daemon.containers.security.runtimecommands")
 
 KILLED_SECONDS = 10
 """What the kernel may take to end a process that was killed, and the monitor to tell."""
@@ -70,12 +77,28 @@ def send(
         announce(engine, container, "kill", signal=number)
         # The process may have died already, with the end not yet known. That end will come soon, so a failure is no
         # error.
-        signalling.send_signal(pid, pid_start, number)
+        runtime = () if number == signal.SIGKILL else apart.of(engine, container)
+        if not runtime:
+            signalling.send_signal(pid, pid_start, number)
         if paused and ends:
             pause.go_on(engine, container, run, dying=number == signal.SIGKILL)
+        if runtime:
+            _send_by(runtime, container, run, number)
         if number == signal.SIGKILL:
             engine.cgroups.wake(container.id, cgroupparent.of(container))
     return run
+
+
+def _send_by(runtime: tuple[str, ...], container: Container, run: int, number: int) -> None:
+    """Have the runtime send a signal, which waits for a sandbox that is frozen. Raises Conflict, SystemFailure."""
+    if container.snapshot().status == "paused":
+        raise Conflict(f"container {container.id} is paused, and its kernel of its own takes no signal until then")
+    try:
+        runtimecommands.kill(runtime, number)
+    except SystemFailure:
+        with signalling.opened(container.state.pid, container.state.pid_start) as pidfd:
+            if pidfd is not None and signalling.alive(pidfd) and container.exits == run:
+                raise
 
 
 def _note_hand(engine: ContainerParts, container: Container) -> None:

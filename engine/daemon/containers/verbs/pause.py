@@ -1,4 +1,7 @@
-"""Pause and unpause a container by freezing and thawing its processes (the freezer cgroup)."""
+"""Pause and unpause a container by freezing and thawing its processes (the freezer cgroup).
+
+A container that has a kernel of its own is paused by its runtime: gVisor's sandbox does not bear the freezer.
+"""
 
 import contextlib
 import logging
@@ -10,6 +13,13 @@ from engine.daemon.containers.saving import save_and_tell
 from engine.daemon.containers.security import cgroupparent
 from engine.daemon.parts import ContainerParts
 from engine.errors import Conflict, EngineError, SystemFailure
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for containers of other runtimes
+    from engine.daemon.containers.security import apart, runtimecommands
+else:
+    apart = late("engine.daemon.containers.security.apart")
+    runtimecommands = late("engine.daemon.containers.security.runtimecommands")
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +43,7 @@ def pause(engine: ContainerParts, container: Container, *, passing: bool = False
             if status != "running" or container.doomed:
                 raise Conflict(f"container {container.id} is not running")
         try:
-            engine.cgroups.freeze(container.id, cgroupparent.of(container))
+            _freeze(engine, container)
         except SystemFailure as error:
             with container.changed:
                 if container.exits != run:
@@ -85,7 +95,7 @@ def go_on(engine: ContainerParts, container: Container, run: int, *, dying: bool
 
     dying: SIGKILL was sent while it was frozen, so it is not recorded or announced as running again
     """
-    engine.cgroups.thaw(container.id, cgroupparent.of(container))
+    _thaw(engine, container, dying=dying)
     with container.changed:
         if dying or container.exits != run or container.state.status != "paused":
             return
@@ -97,7 +107,22 @@ def go_on(engine: ContainerParts, container: Container, run: int, *, dying: bool
 def restore(engine: ContainerParts, container: Container) -> None:
     """At a daemon's start: freeze or thaw as the record says, should the last daemon have died between the two."""
     if container.state.status == "paused":
-        engine.cgroups.freeze(container.id, cgroupparent.of(container))
+        _freeze(engine, container)
     else:
         with contextlib.suppress(SystemFailure):  # a host without a freezer has frozen nothing
-            engine.cgroups.thaw(container.id, cgroupparent.of(container))
+            _thaw(engine, container)
+
+
+def _freeze(engine: ContainerParts, container: Container) -> None:
+    if runtime := apart.of(engine, container):
+        runtimecommands.pause(runtime)
+    else:
+        engine.cgroups.freeze(container.id, cgroupparent.of(container))
+
+
+def _thaw(engine: ContainerParts, container: Container, *, dying: bool = False) -> None:
+    if runtime := apart.of(engine, container):
+        if not dying:  # the sandbox that SIGKILL has ended answers no more
+            runtimecommands.resume(runtime)
+    else:
+        engine.cgroups.thaw(container.id, cgroupparent.of(container))

@@ -8,6 +8,7 @@ from engine.daemon.containers.security import ociconfig
 from engine.errors import SystemFailure
 from engine.sandbox.mounts import default_mounts
 from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
+from engine.sandbox.users import Identity
 
 BIND = Mount("bind", "/src", "/data", ("rbind", "ro"), asked=True)
 LOG = Mount("bind", "/dev/log", "/dev/log", ("rbind",), propagation="rslave", asked=True)
@@ -76,6 +77,13 @@ def test_the_process_has_the_rights_of_the_sandbox() -> None:
     assert process["rlimits"] == [{"type": "RLIMIT_NOFILE", "soft": 5, "hard": 2**64 - 1}]
     assert (process["noNewPrivileges"], process["oomScoreAdj"], process["apparmorProfile"]) == (True, 7, "profile")
     assert (process["args"], process["env"], process["terminal"]) == (["sh", "-c", "true"], ["A=b"], False)
+
+
+def test_a_further_process_is_who_the_files_say() -> None:
+    who = Identity(5, 6, (6, 7), "/home/odd")
+    process = json.loads(ociconfig.process_text(SANDBOX, who))
+    assert process == {**config()["process"], "user": process["user"], "env": ["A=b", "HOME=/home/odd"]}
+    assert process["user"] == {"uid": 5, "gid": 6, "additionalGids": [6, 7]}
 
 
 def test_the_root_is_where_it_is_mounted() -> None:
