@@ -135,9 +135,12 @@ def test_another_frontend_is_refused_by_its_name(buildx: Building) -> None:
     assert "someone/else:1" in told(buildx("build", "."), 1)
 
 
+SUM = f"sha256:{'0' * 64}"
 FAULTS = [
     (["FROM busybox", "RUNN x"], "unknown instruction: RUNN (did you mean RUN?)", 2),
     (["FROM busybox", "RUN <<E", "x"], "unterminated heredoc", 2),
+    (["FROM busybox", f"ADD --checksum={SUM} f /g"], "checksum requires HTTP(S) or Git sources", 2),
+    (["FROM busybox", f"ADD --checksum={SUM} f g /h/"], "checksum can't be specified for multiple sources", 2),
     (["FROM busybox", "COPY absent /"], '"/absent": not found', 2),
     (["FROM busybox", "ENV a=${b?needed}", "RUN x"], "b: needed", 2),
     (["FROM busybox", "RUN --mount=type=cash x"], 'unsupported mount type "cash" (did you mean cache?)', 2),

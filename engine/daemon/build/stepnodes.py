@@ -180,8 +180,10 @@ def asked_copy(state: State, command: commands.Copy | commands.Add) -> tuple[Req
     if isinstance(command, commands.Add):
         urls = tuple(each for each in command.sources if fetching.is_remote(each))
         checksum = command.checksum
+        if checksum and len(command.sources) != 1:
+            raise Invalid("checksum can't be specified for multiple sources")
         if checksum and not urls:
-            raise Invalid("checksum can't be specified for sources that are not downloaded")
+            raise Invalid("checksum requires HTTP(S) or Git sources")
     return (
         Request(
             sources=command.sources,

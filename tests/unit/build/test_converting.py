@@ -128,7 +128,7 @@ def test_no_cache_is_for_all_stages_or_for_some() -> None:
         ("ARG x\nFROM $x", 2, "should not be blank"),
         ("FROM b\nRUN --mount=type=tmpfs x", 2, "target is required"),
         ("FROM b\nRUN --mount=type=bind,from=scratch,target=/x x", 2, "it is empty"),
-        ("FROM b\nADD --checksum=sha256:a b /", 2, "checksum can't be specified"),
+        ("FROM b\nADD --checksum=sha256:a b /", 2, "checksum requires HTTP"),
     ],
 )
 def test_a_fault_belongs_to_its_line(text: str, line: int, words: str) -> None:
