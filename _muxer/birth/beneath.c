@@ -25,10 +25,10 @@ static int link_at(int directory, const char *name, char *to) {
     return 1;
 }
 
-/* What is still to be walked: `first` and then `rest`, which is in the same buffer. */
-static int put_before(char *rest, const char *first, size_t size) {
+/* What is still to be walked: `first` and then `rest`, which is in the same buffer. last: there was no slash between. */
+static int put_before(char *rest, const char *first, size_t size, bool last) {
     char joined[2 * PATH_SIZE];
-    int length = snprintf(joined, sizeof joined, *rest ? "%s/%s" : "%s", first, rest);
+    int length = snprintf(joined, sizeof joined, last ? "%s" : "%s/%s", first, rest);
     if (length < 0 || (size_t)length >= size) return -ENAMETOOLONG;
     memcpy(rest, joined, (size_t)length + 1);
     return 0;
@@ -66,7 +66,7 @@ static int walk_to(int root, const char *path, int flags, mode_t mode, uint64_t 
             else if (resolve & BENEATH && *target == '/')
                 result = -EXDEV;
             else
-                result = put_before(todo, target, sizeof todo);
+                result = put_before(todo, target, sizeof todo, last);
             if (*target == '/')
                 while (depth > 1) close(trail[--depth]);
         } else if (last) {

@@ -14,15 +14,19 @@ from _muxer.build import PARTS
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).with_name("fuzz")
 MUXER = ROOT / "_muxer"
-TARGETS = ("log", "lines", "pump", "keeper", "waiters", "proxy")
+TARGETS = ("log", "lines", "pump", "keeper", "waiters", "proxy", "birth")
 """The log's files read back, of either form; output, clients, their keys; what a launcher tells its keeper; who waits
-for the end; what a daemon tells the proxy, between its clients and the containers.
+for the end; what a daemon tells the proxy, between its clients and the containers; what an image has for its process 1.
 """
-# Of the part `process` those that fork (spawner.c, newborn.c) have no target, and the others are in the keeper's.
+# Of the part `process` those that fork (spawner.c, newborn.c, launch.c) have no target, the others are in the keeper's.
 SOURCES = tuple(f"{part}/{name}" for part in ("log", "pump") for name in PARTS[part])
 # What a target needs beside those and the files that it includes.
 _MORE = {
-    "proxy": ("proxy/datagram", "proxy/reach", "proxy/stream", "process/finish", "process/keeper", "process/title")
+    "proxy": ("proxy/datagram", "proxy/reach", "proxy/stream", "process/finish", "process/keeper", "process/title"),
+    "birth": (
+        *(f"birth/{name}" for name in PARTS["birth"] if name not in ("beneath", "command", "users")),
+        "process/newborn",
+    ),
 }
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64"),
