@@ -33,8 +33,11 @@ def linked(daemon: Daemon) -> Iterator[Link]:
 
 @pytest.mark.parametrize("path", ["/grpc", "/session"])
 def test_who_does_not_ask_for_http_2_is_told(daemon: Daemon, path: str) -> None:
+    """In BuildKit's words."""
     answer = daemon.request("POST", path)
-    assert (answer.status, answer.message) == (400, "no upgrade to h2c was asked for")
+    assert (answer.status, answer.message) == (400, "no upgrade proto in request")
+    answer = daemon.request("POST", path, headers={"Connection": "Upgrade", "Upgrade": "foo"})
+    assert (answer.status, answer.message) == (400, "protocol foo not supported")
 
 
 def test_a_session_has_an_id(daemon: Daemon) -> None:

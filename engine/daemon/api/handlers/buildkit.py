@@ -38,6 +38,9 @@ def session(_engine: DaemonParts, request: Request) -> None:
 
 
 def _check(request: Request) -> None:
-    """Raise Invalid for a client that does not ask to go on in HTTP/2."""
-    if "h2c" not in tokens(request.headers.get("upgrade", "")):
-        raise Invalid("no upgrade to h2c was asked for")
+    """Raise Invalid, in BuildKit's words, for a client that does not ask to go on in HTTP/2."""
+    asked = request.headers.get("upgrade", "")
+    if not asked:
+        raise Invalid("no upgrade proto in request")
+    if "h2c" not in tokens(asked):
+        raise Invalid(f"protocol {asked} not supported")
