@@ -170,6 +170,24 @@ def test_a_trusted_image_lends_its_layer_and_not_its_config(builder: Daemon) -> 
     assert elsewhere.ran == 1
 
 
+def test_two_builds_that_want_no_cache_share_nothing_at_once_either(builder: Daemon) -> None:
+    """Each has an image of its own, and with rm=0 a step's container of its own."""
+    dockerfile = f"FROM busybox\nRUN echo {unique()} >/f; sleep 0.5\n"
+    found: list[building.Built] = []
+    builds = [
+        threading.Thread(target=lambda: found.append(build(builder, dockerfile, rm=0, nocache=1))) for _ in range(2)
+    ]
+    for each in builds:
+        each.start()
+    for each in builds:
+        each.join(60)
+    left = building.containers(builder)
+    for each in left:
+        builder.remove(each)
+    assert len(left) == 2 and len({made.image for made in found}) == 2
+    assert [made.ran for made in found] == [1, 1]
+
+
 def test_two_builds_of_the_same_at_once(builder: Daemon) -> None:
     dockerfile = f"FROM busybox\nRUN echo {unique()} >/f; sleep 0.1\nLABEL a=b\n"
     found: list[building.Built] = []
