@@ -5,7 +5,9 @@ Its only users are `engine.logs.nativereader`, `engine.monitor.nativepump` and `
 for the processes of the last one, each part has a Python version with the same behaviour, and tests compare the two.
 """
 
+import zlib
 from importlib.util import find_spec
+from pathlib import Path
 
 
 def built() -> bool:
@@ -15,3 +17,17 @@ def built() -> bool:
     Whether it loads is not checked: importing it raises if it does not.
     """
     return find_spec("_muxer._native") is not None and find_spec("_cffi_backend") is not None
+
+
+def contract() -> int:
+    """The checksum of the headers by which Python and C speak, as they are in this tree; 0 in an install without them.
+
+    The extension has that of the headers of which it was built: one that was built before they changed is of no use.
+    """
+    checksum = 0
+    for name in ("muxer.h", "wire.h"):
+        try:
+            checksum = zlib.crc32(Path(__file__).with_name(name).read_bytes(), checksum)
+        except (FileNotFoundError, NotADirectoryError):  # the latter where this is a part of the one file
+            return 0
+    return checksum

@@ -219,6 +219,7 @@ class _Lib:
     MUX_LINES_LEFT: int
 
     MUX_ENDED: int
+    MUX_CONTRACT: int
     MUX_LAUNCHES: int
     MUX_STAYS: int
     MUX_PREPARES: int

@@ -20,6 +20,8 @@ except ModuleNotFoundError as error:
         raise
     sys.exit(f"The C muxer is not built: {error}. Debian: apt-get install python3-cffi; elsewhere: pip install cffi")
 
+import _muxer
+
 HERE = Path(__file__).resolve().parent
 PARTS = {
     "log": (
@@ -55,9 +57,10 @@ def make_builder(directory: str, sanitize: bool = False) -> FFI:
     builder = FFI()
     contract = (HERE / "muxer.h").read_text()
     builder.cdef(contract.split("/* cffi begin */")[1].split("/* cffi end */")[0])
+    builder.cdef("#define MUX_CONTRACT ...")
     builder.set_source(
         "_muxer._native",
-        '#include "muxer.h"',
+        f'#include "muxer.h"\n#define MUX_CONTRACT {_muxer.contract()}u',
         sources=[os.path.join(directory, name) for name in SOURCES],
         include_dirs=[directory],
         define_macros=MACROS,

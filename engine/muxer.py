@@ -8,6 +8,7 @@ ImportError.
 
 import importlib
 from importlib.util import find_spec
+from types import ModuleType
 
 import _muxer
 from engine.errors import Invalid, Unavailable
@@ -20,16 +21,25 @@ def select(setting: str = "auto") -> str:
     an unknown setting.
 
     An extension that is built but cannot be loaded raises its ImportError, except with the setting `python`: a broken
-    install is not to be mistaken for a slow one.
+    install is not to be mistaken for a slow one. One that was built before the tree changed counts as not built.
     """
     if setting not in SETTINGS:
         raise Invalid(f"invalid muxer {setting!r}: must be one of {', '.join(SETTINGS)}")
-    if setting == "c" and not _muxer.built():
-        raise Unavailable("the C muxer is not built on this host: run python3 -m _muxer.build, or use --muxer python")
-    if setting == "python" or not _muxer.built():
+    if setting == "python":
         return "python"
-    importlib.import_module("_muxer._native")
-    return "c"
+    built = _muxer.built()
+    if built and fits(importlib.import_module("_muxer._native")):
+        return "c"
+    if setting == "auto":
+        return "python"
+    of_what = "of older sources" if built else "not built on this host"
+    raise Unavailable(f"the C muxer is {of_what}: run python3 -m _muxer.build, or use --muxer python")
+
+
+def fits(extension: ModuleType) -> bool:
+    """Whether the extension was built of this tree's headers; a tree without them has come together with it."""
+    wanted = _muxer.contract()
+    return not wanted or getattr(extension.lib, "MUX_CONTRACT", 0) == wanted
 
 
 def in_words(chosen: str, setting: str) -> str:
@@ -38,4 +48,7 @@ def in_words(chosen: str, setting: str) -> str:
         return chosen
     if find_spec("_cffi_backend") is None:
         return f"{chosen} (Python lacks cffi for the faster one in C: Debian's package python3-cffi-backend)"
-    return chosen if find_spec("_muxer.build") is None else f"{chosen} (python3 -m _muxer.build makes the faster one)"
+    if find_spec("_muxer.build") is None:
+        return chosen
+    older = ", for the one here is of older sources" if _muxer.built() else ""
+    return f"{chosen} (python3 -m _muxer.build makes the faster one{older})"
