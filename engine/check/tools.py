@@ -14,6 +14,7 @@ import _muxer
 from engine import origin
 from engine.check.row import MISSING, OK, Check, Found
 from engine.daemon.containers.security import dockerinit
+from engine.muxer import fits
 from engine.settings.every import Settings
 
 _FILE = "in one file: apt-get install python3-cffi-backend"
@@ -31,9 +32,11 @@ def _muxer_built(_: Settings) -> Found:
         built = "it is not built, and this host lacks {} for that" if lacking else "it is not built{}"
         return Found(MISSING, built.format(", ".join(lacking)))
     try:
-        importlib.import_module("_muxer._native")
+        extension = importlib.import_module("_muxer._native")
     except ImportError as error:
         return Found(MISSING, f"it is built, but does not load: {error}")
+    if not fits(extension):
+        return Found(MISSING, "it is built, but of older sources")
     return Found(OK, "built, and loads")
 
 
