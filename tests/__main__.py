@@ -50,6 +50,7 @@ UNPACKED = {
     "zsh": ("zsh",),
     "fish": ("fish",),
     "sshd": ("openssh-server",),
+    "mkfs.btrfs": ("btrfs-progs",),
 }
 # Packages that one of these cannot do without, where Debian has them.
 WITH_IT = {"zsh": ("zsh-common",), "fish": ("fish-common", "libpcre2-32-0"), "openssh-server": ("libwrap0",)}

@@ -16,9 +16,10 @@ _STEPS = (16 * MEGABYTE, MEGABYTE, 64 << 10, 4 << 10)
 
 
 class Disk:
-    """A file system of `size` bytes at `place`, which a machine alone sees. kind: `tmpfs` or `ext4`
+    """A file system of `size` bytes at `place`, which a machine alone sees. kind: `tmpfs`, `ext4` or `btrfs`
 
-    An ext4 is the file `image` beside `place`, made unless it is there, behind a loop device that goes with its mount.
+    The last two are the file `image` beside `place`, made unless it is there, behind a loop device that goes with its
+    mount.
     options: of mount(8)
     """
 
@@ -38,7 +39,7 @@ class Disk:
             self._run("mount", "-t", "tmpfs", "-o", f"size={self.size}", "tmpfs", str(self.place))
         else:
             if not self.image.exists():
-                format_ext4(self.image, self.size)
+                _format(self.image, self.size, self.kind)
             self._run("mount", "-o", self.options, str(self.image), str(self.place))
         return self
 
@@ -92,17 +93,22 @@ class Disk:
             os.unlink(self.path("filler"))
 
 
-def format_ext4(image: Path, size: int) -> None:
-    """Make a file an ext4 without blocks that are kept for root."""
+_OPTIONS = {
+    "ext4": ("-q", "-F", "-m", "0", "-O", "^resize_inode", "-E", "lazy_itable_init=0,nodiscard"),  # none kept for root
+    "btrfs": ("-q",),
+}
+
+
+def _format(image: Path, size: int, kind: str) -> None:
+    """Make a file a file system."""
     with open(image, "wb") as file:
         file.truncate(size)
-    options = ("-q", "-F", "-m", "0", "-O", "^resize_inode", "-E", "lazy_itable_init=0,nodiscard")
-    subprocess.run(["mkfs.ext4", *options, str(image)], check=True, capture_output=True)
+    subprocess.run([f"mkfs.{kind}", *_OPTIONS[kind], str(image)], check=True, capture_output=True)
 
 
-def unable() -> str:
-    """Why no ext4 can be had here; empty when it can."""
+def unable(kind: str = "ext4") -> str:
+    """Why no file system of this kind can be had here; empty when it can."""
     with open("/proc/filesystems") as known:
-        if "\text4\n" not in known.read():
-            return "the kernel has no ext4"
+        if f"\t{kind}\n" not in known.read():
+            return f"the kernel has no {kind}"
     return "" if os.path.exists("/dev/loop-control") else "there are no loop devices"
