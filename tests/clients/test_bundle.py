@@ -127,9 +127,13 @@ def test_containers_run_and_the_muxer_is_in_memory(packed: Packed) -> None:
 
 def test_docker_init_is_in_it(packed: Packed) -> None:
     packed.import_busybox()
-    one = packed.create("sh", "-c", "cat /proc/1/cmdline; sleep 60", HostConfig={"NetworkMode": "none", "Init": True})
+    one = packed.create(
+        "sh", "-c", "cat /proc/1/cmdline; echo; sleep 60", HostConfig={"NetworkMode": "none", "Init": True}
+    )
     packed.begin(one)
-    assert until(lambda: packed.logs(one)).endswith(b"/sbin/docker-init\0--\0sh\0-c\0cat /proc/1/cmdline; sleep 60\0")
+    assert until(lambda: packed.logs(one)).endswith(
+        b"/sbin/docker-init\0--\0sh\0-c\0cat /proc/1/cmdline; echo; sleep 60\0\n"
+    )
     assert (packed.data_root / "docker-init").stat().st_mode & 0o777 == 0o755
     packed.remove(one)
 

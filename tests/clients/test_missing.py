@@ -85,7 +85,7 @@ REFUSALS = {
     "no place for sockets": (NOTHING, ("daemon",), "the exec root cannot be used: [Errno 30] Read-only file system"),
     "no /proc for the daemon": ("umount -l /proc\n", ("daemon",), "Is /proc mounted"),
     "no /proc for the demo": ("umount -l /proc\n", ("demo",), "Is /proc mounted"),
-    "no /dev/null": ("mount -t tmpfs none /dev\n", ("demo",), "No such file or directory: '/dev/null'"),
+    "no /dev/null": ("mount -t tmpfs none /dev\n", ("demo",), "/dev/null: no such file or directory"),
 }
 
 
