@@ -357,17 +357,6 @@ def test_a_terminal_takes_a_new_size(daemon: Daemon, container: Callable[..., st
         assert b"31 79" in connection.read_to_end()
 
 
-def test_who_saw_the_stream_end_is_shown_the_end(daemon: Daemon, container: Callable[..., str]) -> None:
-    """The client inspects as soon as it has read the last byte, and waits for nothing."""
-    for _ in range(15):
-        one = container("sh", "-c", "sleep 0.05; exit 3")
-        with attached(daemon, one) as connection:
-            daemon.begin(one)
-            connection.read_to_end()
-        state = daemon.inspect(one)["State"]
-        assert (state["Status"], state["ExitCode"]) == ("exited", 3)
-
-
 @pytest.mark.parametrize(
     ("size", "words"),
     [

@@ -28,7 +28,6 @@ else:
 
 # The values with which an optional key is left out. A StopTimeout of 0 and an Init of false are shown.
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
-_SETTLING_SECONDS = 10.0
 
 
 def encoded(engine: ContainerParts, container: Container, form: object, encode: Callable[[Object], bytes]) -> bytes:
@@ -56,23 +55,8 @@ _Outside = tuple[str, Object | None]
 """What inspect shows that is not part of the record: the AppArmor profile, and the descriptor of the image."""
 
 
-def _met(engine: ContainerParts, container: Container) -> State:
-    """The state, with an end that the monitor has told by now.
-
-    The monitor tells it before it closes the connections of attached clients: whoever has seen the end of a stream is
-    shown the end of the container.
-    """
-    with container.changed:
-        state, run = container.state.copy(), container.exits
-    if not state.running or engine.monitors.look(container.id):
-        return container.snapshot() if state.running else state
-    with container.changed:  # another thread has taken the message
-        container.changed.wait_for(lambda: container.exits != run, _SETTLING_SECONDS)
-        return container.state.copy()
-
-
 def _seen(engine: ContainerParts, container: Container) -> tuple[State, list[Endpoint], _Outside]:
-    state = _met(engine, container)
+    state = container.snapshot()
     descriptor = engine.containers.descriptors.get((container.image_id, container.manifest))
     outside = walls.apparmor_of(container.host_config), descriptor
     return state, networks.endpoints_of(engine, container, state), outside
