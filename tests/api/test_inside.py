@@ -68,16 +68,22 @@ def test_threads_and_links_are_in_the_log(looked: Daemon) -> None:
     waiter.join()
 
 
+def send(pids: list[int], number: int) -> None:
+    """Signal each; the process of an exec or a container that has just gone may have ended since it was listed."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def test_a_lock_that_is_held_is_named_with_who_waits(looked: Daemon) -> None:
     """A start whose monitor is stopped holds the container; a rename waits for it."""
     container = looked.create("sleep", "600", name="held")
     spawner = next(row.brief.pid for row in tree.find(str(looked.exec_root)).rows if row.brief.kind == "spawner")
     stopped = [row.brief.pid for row in tree.find(str(looked.exec_root)).rows if row.depth > 0]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
     paths = (f"/containers/{container}/start", f"/containers/{container}/rename?name=later")
     asking = []
     try:
+        send(stopped, signal.SIGSTOP)
         for path in paths:
             asking.append(threading.Thread(target=looked.request, args=("POST", path)))
             asking[-1].start()
@@ -87,8 +93,7 @@ def test_a_lock_that_is_held_is_named_with_who_waits(looked: Daemon) -> None:
         assert re.search(rf"^  {lock}: held by \".*\" \(0x\w+\) for \d+\.\d s; \".*\" \(0x\w+\) waiting$", text, re.M)
         assert re.search(rf"^    waits for the lock {lock} for \d+\.\d s$", text, re.M)
     finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+        send(stopped, signal.SIGCONT)
         for thread in asking:
             thread.join()
         looked.remove(container)
