@@ -28,6 +28,11 @@ TARGETS = {
 }
 """What wheels are made for, and Zig's name of it: the oldest glibc is that of manylinux2014 (PEP 599)."""
 
+SMALL = ("-fno-asynchronous-unwind-tables", "-fno-unwind-tables")
+"""The engine in one file has the C of all targets, and each kilobyte of it takes the room of a module's code."""
+HOT = ("log", "pump")
+"""The parts that move the bytes of containers; all others are compiled for size."""
+
 
 def compiler(target: str) -> list[str]:
     """The command of a compiler for a target. Raises FileNotFoundError where this machine has none."""
@@ -56,10 +61,14 @@ def build(target: str, command: Sequence[str], into: Path) -> None:
         shutil.copy(sysconfig.get_config_h_filename(), machines / "pyconfig.h")
         included = [f"-I{place}" for place in (HERE, scratch, sysconfig.get_paths()["include"])]
         macros = [f"-D{name}" if value is None else f"-D{name}={value}" for name, value in MACROS]
-        sources = [str(source), *(str(HERE / each) for each in SOURCES)]
-        shared = (*command, *FLAGS, "-shared", "-fPIC", "-s", *macros, *included, *sources, "-o")
-        # In two steps: where nothing of a C library is linked, Zig has not even the kernel's headers.
-        steps = [(NATIVE, shared)]
+        common = (*command, *FLAGS, *SMALL, "-fPIC", *macros, *included)
+        hot = [str(HERE / each) for each in SOURCES if each.startswith(HOT)]
+        cold = [str(source), *(str(HERE / each) for each in SOURCES if not each.startswith(HOT))]
+        objects = [str(Path(scratch, f"{number}.o")) for number in range(len(cold))]
+        shared = (*common, "-shared", "-s", *hot, *objects, "-o")
+        # The programs in two steps: where nothing of a C library is linked, Zig has not even the kernel's headers.
+        steps = [(made, (*common, "-Os", "-c", each, "-o")) for each, made in zip(cold, objects, strict=True)]
+        steps.append((NATIVE, shared))
         for name, code in PROGRAMS.items():
             steps.append((f"{name}.o", (*command, *PROGRAM_COMPILED, "-c", str(HERE / "process" / code), "-o")))
             steps.append((name, (*command, *PROGRAM_LINKED, str(Path(scratch, f"{name}.o")), "-o")))
