@@ -23,7 +23,7 @@ from engine.onefile import FILTERS, FORM
 MOST = 1_000_000
 """Bytes that the file may have."""
 FIRST = "engine/onefile.py"
-_SOURCES = (1 << 20,)
+_SOURCES = (1 << 21,)
 _CODE = (1 << 18, 1 << 20)
 """Bytes in the first block, and in each further one.
 
