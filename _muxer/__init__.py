@@ -1,8 +1,9 @@
 """The package of the C muxer, which moves containers' output; tells whether its extension module is built here.
 
 The muxer is the code that moves a container's bytes. `muxer.h` declares what Python may call, and `build.py` builds it.
-Its only users are `engine.logs.nativereader`, `engine.monitor.nativepump` and `engine.monitor.nativeprocess`. Except
-for the processes of the last one, each part has a Python version with the same behaviour, and tests compare the two.
+Its only users are the modules `native...` of `engine.logs`, `engine.monitor` and `engine.daemon.tar`, and the proxy.
+Except for the processes of `nativeprocess`, each part has a Python version with the same behaviour, and tests compare
+the two.
 """
 
 import zlib

@@ -60,6 +60,18 @@ class ffi:
     class Lines(CData):
         """struct mux_lines *"""
 
+    class Extract(CData):
+        """struct mux_extract *"""
+
+    class Extracted(CData):
+        """struct mux_extracted *"""
+
+        done: int
+        size: int
+        counted: int
+        directories_size: int
+        directories: ffi.Numbers
+
     class Query(CData):
         """struct mux_query *"""
 
@@ -173,6 +185,9 @@ class ffi:
     def new(cdecl: Literal["struct mux_event *"]) -> Event: ...
     @overload
     @staticmethod
+    def new(cdecl: Literal["struct mux_extracted *"]) -> Extracted: ...
+    @overload
+    @staticmethod
     def new(cdecl: Literal["struct mux_stay *"]) -> Stay: ...
     @overload
     @staticmethod
@@ -217,6 +232,11 @@ class _Lib:
     MUX_LINES_PAST: int
     MUX_LINES_LOOK: int
     MUX_LINES_LEFT: int
+
+    MUX_EXTRACT_MORE: int
+    MUX_EXTRACT_DATA: int
+    MUX_EXTRACT_OTHER: int
+    MUX_EXTRACT_FULL: int
 
     MUX_ENDED: int
     MUX_CONTRACT: int
@@ -297,5 +317,10 @@ class _Lib:
     def mux_proxy(self, link: int, daemons: int, home: int, limits: ffi.Limits, /) -> int: ...
     def mux_proxy_confine(self, transparent: int, /) -> int: ...
     def mux_remove_tree(self, parent: int, name: bytes, /) -> int: ...
+    def mux_extract_new(self, root: int, /) -> ffi.Extract: ...
+    def mux_extract_free(self, extract: ffi.Extract, /) -> None: ...
+    def mux_extract_feed(self, extract: ffi.Extract, data: ffi.CData, size: int, told: ffi.Extracted, /) -> int: ...
+    def mux_extract_forget(self, extract: ffi.Extract, /) -> None: ...
+    def mux_extract_name(self, extract: ffi.Extract, /) -> ffi.CData: ...
 
 lib: _Lib

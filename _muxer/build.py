@@ -30,7 +30,7 @@ PARTS = {
     ),
     "pump": ("client", "flow", "pump", "waiters"),
     "proxy": ("confine", "datagram", "orders", "reach", "stream", "turns"),
-    "files": ("trees",),
+    "files": ("extract", "trees"),
     "birth": ("beneath", "command", "devices", "join", "mounts", "plan", "rights", "steps", "streams", "users"),
     "process": ("finish", "launch", "newborn", "keeper", "proxy", "title", "spawner"),
 }

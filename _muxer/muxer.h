@@ -272,6 +272,37 @@ int mux_proxy_confine(int transparent);
  * errno. */
 int mux_remove_tree(int parent, const char *name);
 
+struct mux_extract;
+
+enum mux_extract_end {
+    MUX_EXTRACT_MORE = 0,  /* the next bytes are wanted, those of a header first */
+    MUX_EXTRACT_DATA = 1,  /* the next bytes are wanted, the contents of a file first */
+    MUX_EXTRACT_OTHER = 2, /* the next bytes are a header whose member is the caller's, or the end of the archive */
+    MUX_EXTRACT_FULL = 3   /* no more can be told at once: call again */
+};
+
+/* What one call has done. */
+struct mux_extracted {
+    uint64_t done;                /* bytes of the archive that were used */
+    uint64_t size;                /* bytes that the new files take on the disk */
+    uint64_t counted;             /* bytes and inodes that were taken, for the check of free space */
+    uint32_t directories_size;    /* in the next field */
+    uint8_t directories[16384];   /* of each new directory: its time, an int64_t of seconds, and its path, with a NUL */
+};
+
+/* Makes what unpacks the plain members of a layer's tar into a directory, see engine/daemon/tar/nativeextract.py. NULL:
+ * out of memory. */
+struct mux_extract *mux_extract_new(int root);
+void mux_extract_free(struct mux_extract *extract);
+
+/* Makes members of the next bytes of the archive. enum mux_extract_end, or the negative errno of a member that was
+ * begun, whose name the third function returns. */
+int mux_extract_feed(struct mux_extract *extract, const uint8_t *bytes, size_t size, struct mux_extracted *told);
+
+/* Closes the open directories: the caller has removed something, and their paths may lead elsewhere. */
+void mux_extract_forget(struct mux_extract *extract);
+const char *mux_extract_name(const struct mux_extract *extract);
+
 /* cffi end */
 
 #endif

@@ -154,6 +154,21 @@ class Extraction:
             raise Invalid(f"invalid owner {entry.uid}:{entry.gid} of {entry.name!r} in the {self.what}")
         self._count(_ALLOCATION)  # empty files take inodes, and a compressed kilobyte holds a thousand of them
 
+    def made(self, size: int, counted: int, directories: list[tuple[str, int]]) -> None:
+        """Take note of members that C has made.
+
+        size: bytes that their files take on the disk; counted: bytes and inodes, for the check of free space
+        directories: path and time in ns of each new directory
+        Raises OSError, NoSpace.
+        """
+        self.size += size
+        self._count(counted)
+        for path, mtime in directories:
+            self.implied.pop(path, None)
+            self._times[path] = mtime
+        if len(self._times) > _MOST_WAITING:
+            self.settle_directories()
+
     def settle_directories(self) -> None:
         """Set the times of the waiting directories; done after their contents, because those change the times."""
         for path, mtime in self._times.items():

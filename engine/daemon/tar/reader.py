@@ -66,11 +66,13 @@ class TarReader:
 
     stream: buffered, uncompressed bytes (read(n) gives n bytes or what is left). Raises Invalid for anything that is no
         tar.
+    before: called before the header of a member is read from the stream; it may take whole members out of the stream
     Iterate over it. After an entry call `chunks` or `read` at most once, or nothing to skip the contents.
     """
 
-    def __init__(self, stream: Source):
+    def __init__(self, stream: Source, before: Callable[[], None] = lambda: None):
         self._stream = stream
+        self._before = before
         # Bytes that are left of the present entry's data, and bytes of padding after that.
         self._left = 0
         self._padding = 0
@@ -113,8 +115,9 @@ class TarReader:
     def _next(self) -> Entry | None:
         pax: dict[str, bytes] = {}
         long_name = long_link = None
+        self._skip()
+        self._before()
         while True:
-            self._skip()
             block = self._stream.read(BLOCK)
             # A stream may end without the two blocks of zeros: Go's reader accepts that, and images rely on it.
             if not block or block == _ZEROS:
@@ -133,6 +136,7 @@ class TarReader:
                 long_link = self._extension(entry).rstrip(b"\0")
             else:
                 break
+            self._skip()
         if long_name is not None:
             entry.name = _text(long_name)
         if long_link is not None:

@@ -22,9 +22,16 @@ _in_c = False
 
 
 def choose(muxer: str) -> None:
-    """Have trees removed in C, or not; the daemon's start calls it. muxer: what `engine.muxer.select` has chosen."""
+    """Have trees made and removed in C, or not; the daemon's start calls it. muxer: what `engine.muxer.select` has
+    chosen.
+    """
     global _in_c
     _in_c = muxer == "c"
+
+
+def in_c() -> bool:
+    """Whether trees are made and removed in C."""
+    return _in_c
 
 
 def remove_tree(parent: int, name: str, check: Callable[[], None] | None = None) -> None:

@@ -137,12 +137,12 @@ def damaged(choices: Choices, data: bytes) -> bytes:
         whole[block + 124 : block + 136] = (
             b"%011o\0" % size if 0 <= size < 1 << 33 else b"\x80" + bytes(3) + size.to_bytes(8, "big", signed=size < 0)
         )
-        _sum(whole, block)
+        summed(whole, block)
     elif what == 2 and len(whole) > block + 512:
         place = choices.number(0, 511)
         some = choices.data(20)
         whole[block + place : block + place + len(some)] = some
-        _sum(whole, block)
+        summed(whole, block)
     elif what == 3 and whole:
         place = choices.number(0, len(whole) - 1)
         some = choices.data(40)
@@ -150,7 +150,8 @@ def damaged(choices: Choices, data: bytes) -> bytes:
     return bytes(whole)
 
 
-def _sum(whole: bytearray, block: int) -> None:
+def summed(whole: bytearray, block: int) -> None:
+    """Give the header at this place the checksum that fits."""
     head = whole[block : block + 512]
     if len(head) == 512:
         whole[block + 148 : block + 156] = b"%06o\0 " % (sum(head) - sum(head[148:156]) + 256)

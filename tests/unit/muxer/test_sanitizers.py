@@ -49,6 +49,7 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
     files = ("twins", "pumps", "stay", "waiters", "process_properties")
     tests = ["tests/unit/logs", "tests/unit/proxy", *(f"tests/unit/muxer/test_{name}.py" for name in files)]
     tests += [f"tests/sandbox/test_{name}.py" for name in ("twins", "failures")]
+    tests += ["tests/unit/images/layers/test_extract_twins.py"]
     # These have no C in them.
     tests += [f"--ignore=tests/unit/logs/test_{name}.py" for name in ("attributes", "senders")]
     command = [

@@ -5,15 +5,23 @@ whiteouts, which mark files of lower layers as deleted (see `whiteouts`).
 """
 
 import contextlib
+import io
 import os
 import stat
 
 from engine.daemon.images.layers.whiteouts import OPAQUE, TRUSTED_OPAQUE, WHITEOUT
-from engine.daemon.streams import Source
 from engine.daemon.tar import reader as tar
+from engine.daemon.tar import trees
 from engine.daemon.tar.extract import CREATE, DIRECTORY, Extraction, failure
 from engine.dataclass import dataclass
 from engine.errors import Invalid
+from engine.kernel import userns
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # where the daemon has C make trees
+    from engine.daemon.tar import nativeextract
+else:
+    nativeextract = late("engine.daemon.tar.nativeextract")
 
 # aufs kept metadata of its own under this prefix, which is no part of the image.
 _AUFS = ".wh..wh."
@@ -31,15 +39,19 @@ class Unpacked:
     implied: tuple[str, ...]
 
 
-def unpack(stream: Source, root_fd: int, overlay: bool, opaque: str = TRUSTED_OPAQUE) -> Unpacked:
-    """Unpack the uncompressed tar `stream` into the empty directory `root_fd`; reads no further than the tar's end.
+def unpack(stream: io.BufferedIOBase, root_fd: int, overlay: bool, opaque: str = TRUSTED_OPAQUE) -> Unpacked:
+    """Unpack the uncompressed tar `stream` into the empty directory `root_fd`; may read further than to the tar's end.
 
     overlay: write whiteouts in the form of the kernel's overlayfs; else they stay files named `.wh.NAME`, for
         `storage.copy_layers`. opaque: the attribute that overlays of this store obey
     Raises Invalid for an error in the layer, SystemFailure for a failure of the host.
     """
-    with contextlib.closing(_Unpacking(root_fd, overlay, opaque)) as work:
+    with contextlib.ExitStack() as stack:
+        work = stack.enter_context(contextlib.closing(_Unpacking(root_fd, overlay, opaque)))
         reader = tar.TarReader(stream)
+        if trees.in_c() and userns.ids() > 1:  # where only one id is mapped, owners are noted, which C does not
+            work.plain = stack.enter_context(nativeextract.PlainMembers(stream, root_fd, work))
+            reader = tar.TarReader(work.plain, work.plain.make)
         for entry in reader:
             try:
                 work.add(entry, reader)
@@ -50,12 +62,19 @@ def unpack(stream: Source, root_fd: int, overlay: bool, opaque: str = TRUSTED_OP
 
 
 class _Unpacking(Extraction):
-    """An extraction that handles whiteouts."""
+    """An extraction that handles whiteouts. plain: makes the plain members in C, None where Python makes all"""
 
     def __init__(self, root_fd: int, overlay: bool, opaque: str):
         super().__init__(root_fd)
         self._overlay = overlay
         self._opaque = opaque
+        self.plain: nativeextract.PlainMembers | None = None
+
+    def remove(self, parent: int, name: str) -> None:
+        """Remove an entry, and have C too forget the directories that were open."""
+        super().remove(parent, name)
+        if self.plain is not None:
+            self.plain.forget()
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
         """Make one member, or apply it if it is a whiteout. Raises Invalid, OSError."""
