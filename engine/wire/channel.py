@@ -67,6 +67,19 @@ class Channel:
         except OSError:  # it has gone without having read all
             return True
 
+    def tells(self, kind: type[Message]) -> bool:
+        """Whether the next message, which stays unread, is of this kind, or the connection is at its end.
+
+        False too when nothing has come. Several threads may ask, also while another one receives.
+        """
+        try:
+            data = self.socket.recv(_INLINE_MAX + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return not data or type(codec.decode(data[1:])) is kind
+        except ConnectionResetError:  # as in `_receive`
+            return self.tells(kind)
+        except (BlockingIOError, Invalid):
+            return False
+
     def __enter__(self) -> "Channel":
         return self
 

@@ -357,6 +357,27 @@ def test_a_terminal_takes_a_new_size(daemon: Daemon, container: Callable[..., st
         assert b"31 79" in connection.read_to_end()
 
 
+@pytest.mark.parametrize("asks", ["inspect", "list", "remove", "start"])
+def test_who_saw_the_stream_end_meets_the_end(daemon: Daemon, container: Callable[..., str], asks: str) -> None:
+    """The client asks as soon as it has read the last byte, and waits for nothing."""
+    for _ in range(8):
+        one = container("sh", "-c", "sleep 0.05; exit 3")
+        with attached(daemon, one) as connection:
+            daemon.begin(one)
+            connection.read_to_end()
+        if asks == "inspect":
+            state = daemon.inspect(one)["State"]
+            assert (state["Status"], state["ExitCode"]) == ("exited", 3)
+        elif asks == "list":
+            listed = daemon.request("GET", "/containers/json?all=1").json()
+            assert [each["State"] for each in listed if each["Id"] == one] == ["exited"]
+        elif asks == "remove":
+            assert daemon.request("DELETE", f"/containers/{one}").status == 204
+        else:
+            assert daemon.request("POST", f"/containers/{one}/start").status == 204
+            assert daemon.wait(one) == 3
+
+
 @pytest.mark.parametrize(
     ("size", "words"),
     [

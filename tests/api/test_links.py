@@ -142,7 +142,8 @@ def test_a_link_is_taken_away_by_its_name(daemon: Daemon) -> None:
 
 def test_a_link_names_the_container_that_it_leads_to(daemon: Daemon) -> None:
     """In all that is asked of a container, as in dockerd."""
-    with container(daemon) as one, container(daemon, **on("bridge", Links=[f"{one}:db"])) as two:
+    with container(daemon) as one, container(daemon, **on("bridge", Links=[f"{one}:db", f"{one}:/mine"])) as two:
+        assert daemon.inspect(f"{two}/mine")["Id"] == daemon.inspect(one)["Id"]
         assert daemon.inspect(f"{two}/db")["Id"] == daemon.inspect(one)["Id"]
         assert daemon.request("POST", f"/containers/{two}/db/stop?t=0").status == 204
         assert not daemon.inspect(one)["State"]["Running"]

@@ -127,6 +127,25 @@ def test_what_waits_for_its_next_run_is_shown_as_dockerd_shows_it(daemon: Daemon
     assert listed["Status"].startswith("Restarting (3) ") and listed["Status"].endswith(" ago")
 
 
+def test_nobody_waits_for_the_next_run_of_what_waits_for_it(daemon: Daemon, container: Callable[..., str]) -> None:
+    """It is called running, and no monitor will tell an end. The run to come here ends by a hand alone."""
+    one = container(
+        "sh", "-c", "[ $(wc -l </tries) -ge 6 ] && exec sleep 600; echo >>/tries; exit 1", HostConfig=policy("always")
+    )
+    daemon.begin(one)
+    slowest, end = 0.0, time.monotonic() + SECONDS
+    while True:
+        begun = time.monotonic()
+        shown = daemon.inspect(one)
+        row(daemon, one)
+        slowest = max(slowest, time.monotonic() - begun)
+        if shown["RestartCount"] >= 6 and shown["State"]["Status"] == "running":
+            break
+        assert time.monotonic() < end, shown["State"]
+        time.sleep(0.01)
+    assert slowest < 3, f"an answer took {slowest:.1f} s"
+
+
 def row(daemon: Daemon, container: str) -> dict:
     """The container as the list has it."""
     return next(each for each in daemon.request("GET", "/containers/json").json() if each["Id"] == container)

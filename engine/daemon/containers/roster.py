@@ -77,7 +77,7 @@ class Roster:
         of, _, alias = reference.removeprefix("/").partition("/")
         parent = self._by_id.get(self._names.get(of, ""))
         links = [each.partition(":") for each in parent.host_config["Links"] or ()] if parent is not None else ()
-        return next((self._by_id.get(other) for other, _, name in links if name == alias), None)
+        return next((self._by_id.get(other) for other, _, name in links if name.strip("/") == alias.strip("/")), None)
 
     def _by_prefix(self, prefix: str) -> Container | None:
         if not prefix or len(prefix) >= _ID_LENGTH:

@@ -75,6 +75,7 @@ class Monitors:
         self._greetings: dict[str, Started] = {}  # of the monitors of containers, which say what they can do
         self._parting: dict[str, list[Channel]] = {}  # to monitors that reported the end and stay for waiting clients
         self._names: dict[int, tuple[str, Heard]] = {}
+        self._ending: dict[str, Channel] = {}  # by name, the links that have told an end which a thread is handling
         self._ends: dict[int, Callable[[], None]] = {}
         self._lock = locks.Lock("links")
         self._waiting = 0  # threads that watch and are not handling an end
@@ -278,16 +279,46 @@ class Monitors:
         worker.begin("links", self._help)
 
     def look(self, name: str) -> bool:
-        """Handle what a monitor has sent already; False when the link is gone, because its end is being handled."""
+        """Handle what a monitor has sent already; False when another thread is handling the end that it has told."""
         while True:
             with self._lock:
                 link = self._links.get(name)
                 if link is None:
-                    return False
+                    return name not in self._ending
                 descriptor = link.fileno()
                 if descriptor not in self._names or not _readable(descriptor):
                     return True
             self._hear(descriptor)
+
+    def ends(self, name: str) -> bool:
+        """Whether a monitor has told an end, or has died, which a watching thread handles now or next.
+
+        Handles no end itself, since an end may take long; but what a monitor has said before it.
+        """
+        while True:
+            with self._lock:
+                link = self._links.get(name)
+                if link is None:
+                    return name in self._ending
+                descriptor = link.fileno()
+                if not _readable(descriptor):
+                    return False
+                if link.tells(Exited):
+                    return True
+                if descriptor not in self._names:
+                    return False
+            self._hear(descriptor)
+
+    def ending(self) -> list[str]:
+        """The names for which `ends` is true. One system call looks at all links, so a hundred cost little."""
+        with self._lock:
+            found = list(self._ending)
+            links = {link.fileno(): name for name, link in self._links.items()}
+        poll = select.poll()
+        for descriptor in links:
+            poll.register(descriptor, select.POLLIN)
+        told = (links[descriptor] for descriptor, _ in poll.poll(0))
+        return found + [name for name in told if self.ends(name)]
 
     def send(self, container_id: str, message: Attach | Resize, descriptors: list[int]) -> None:
         """Send a message to a container's monitor. Raises Conflict when the container is not running, SystemFailure
@@ -473,6 +504,7 @@ class Monitors:
                 del self._names[descriptor]
                 del self._links[name]
                 self._greetings.pop(name, None)
+                self._ending[name] = link
                 if message is not None and message.waiters:
                     self._part(name, link)
                 else:
@@ -486,8 +518,13 @@ class Monitors:
                     self._greetings[name] = message
             return
         if isinstance(message, Exited | Detached | None):
-            with busy.about(name, "an end"):
-                heard(name, message)
+            try:
+                with busy.about(name, "an end"):
+                    heard(name, message)
+            finally:
+                with self._lock:
+                    if self._ending.get(name) is link:
+                        del self._ending[name]
         else:
             log.warning(
                 "container %s: its monitor, or that of an exec, sent an unexpected %s", name, type(message).__name__

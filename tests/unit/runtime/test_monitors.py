@@ -169,7 +169,7 @@ def test_a_start_that_never_comes_to_its_end_is_given_up_and_its_process_killed(
         monitor.thread.join()
         assert monitor.heard == [Proceed()] and process.wait(SECONDS) == -signal.SIGKILL
         assert monitor.link.receive() is None
-    assert not links.look("c1")
+    assert not links.shown()
 
 
 @pytest.mark.parametrize("verb", ["start", "enter"])
@@ -209,7 +209,7 @@ def test_a_link_that_was_dropped_is_no_more(links):
     links.keep("c1")
     monitor.thread.join()
     links.drop("c1")
-    assert monitor.link.receive() is None and not links.look("c1")
+    assert monitor.link.receive() is None and not links.shown()
     links.drop("c1")
 
 
