@@ -30,6 +30,7 @@ def work(daemon: Daemon, todo: queue.SimpleQueue[int], failures: list[Exception]
                 client.remove(connection, container)
             except (client.UnexpectedAnswer, OSError) as error:
                 failures.append(error)
+                return  # the connection may be closed, and would fail for all that is left to do
 
 
 @pytest.mark.case("parallel")

@@ -481,10 +481,13 @@ class Monitors:
 
     def _take(self, descriptor: int) -> None:
         with self._lock:
-            ended = self._ends.pop(descriptor, None)
-            if ended is not None:
-                self._poll.unregister(descriptor)
-                ended()
+            if descriptor in self._ends:
+                # Several watching threads may be told of one end. By now the first has closed that socket, and another
+                # one, which has not ended, may have got its number.
+                if _hung_up(descriptor):
+                    ended = self._ends.pop(descriptor)
+                    self._poll.unregister(descriptor)
+                    ended()
                 return
             watched = self._names.get(descriptor)
             if watched is None:
@@ -532,6 +535,14 @@ class Monitors:
 
 
 def _readable(descriptor: int) -> bool:
+    return _told(descriptor, select.POLLIN)
+
+
+def _hung_up(descriptor: int) -> bool:
+    return _told(descriptor, 0)  # a hang-up is always reported
+
+
+def _told(descriptor: int, events: int) -> bool:
     poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
+    poll.register(descriptor, events)
     return bool(poll.poll(0))

@@ -234,6 +234,24 @@ def test_one_end_that_takes_long_holds_up_no_other(links):
     assert told.get(timeout=SECONDS) == ("slow", Exited(3, 10))
 
 
+def test_a_link_to_a_monitor_that_stays_is_not_closed_by_the_end_of_another_one(links):
+    """Several threads hear of one end. The descriptor's number may be a new link's when the last of them comes to it,
+    and a monitor whose link is closed answers its waiting clients itself, who have had their answer."""
+    monitor = play(links, NamespacesReady(7, 8), None, Started(7, 8, 9, keeps_waiters=True), Exited(3, 10, 0, 1))
+    links.start("c1", REQUEST, [], lambda: None)
+    [(_, descriptor, _)] = links.shown()
+    links.keep("c1")
+    monitor.thread.join()
+    assert links.look("c1")
+    assert links.ended_for_tests.get(timeout=SECONDS) == ("c1", Exited(3, 10, 0, 1))
+    links._hear(descriptor)
+    links.removed("c1")
+    assert monitor.link.receive_packed() == (b"R", [])
+    monitor.link.close()
+    links._hear(descriptor)
+    assert not links._ends and not links._parting
+
+
 def watching():
     """The threads that help to watch."""
     return {thread for thread in threading.enumerate() if thread.name == "links"}
