@@ -94,6 +94,9 @@ int let_go(struct birth *birth, int64_t mask);
 int refuse_execve(struct birth *birth, const char *path, int failed);
 int load_filter(const struct filter *filter);
 
+/* process/title.c */
+void forget_variables(void); /* clears the variables of the daemon, with which the spawner was executed */
+
 /* steps.c */
 void begin_birth(struct birth *birth, int report, const int *stdio); /* with nothing done yet */
 

@@ -114,6 +114,8 @@ STEP(BEAR) {
         tell_birth(birth, WIRE_EXECUTED, pid);
         _exit(0);
     }
+    tell_birth(birth, WIRE_BORN, 0);
+    forget_variables(); /* who may trace the child reads its memory */
     pid_t pid = fork();
     if (pid < 0) return -errno;
     if (pid > 0) {

@@ -22,6 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* How the messages Failed and Warned of engine.wire.schema begin. */
+#define FAILED_BEGIN "J{\"@\":\"Failed\""
+#define WARNED_BEGIN "J{\"@\":\"Warned\""
 
 /* Room for the descriptors that travel with a message. */
 union control {
@@ -172,23 +175,40 @@ static bool is_child(pid_t pid) {
     return pid > 0 && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Reads what becomes of an exec's process (engine/wire/report.py). 1: it runs and the daemon knows; 0: it never ran,
- * and the daemon was told why, or sees the end of the link; else a negative errno. */
+/* Whether a datagram is a message of the class with which it begins, and names no other further on, not by an escape
+ * either: the daemon would believe the last name. */
+static bool is_of(const char *said, size_t size, const char *begin) {
+    size_t at = strlen(begin);
+    if (size < at || memcmp(said, begin, at) != 0) return false;
+    for (; at < size; at++) {
+        if (strncmp(said + at, "\\u0040", 6) == 0 || strncmp(said + at, "\"@\"", 3) == 0) return false;
+        at += said[at] == '\\'; /* what is escaped begins nothing */
+    }
+    return true;
+}
+
+/* Reads what becomes of an exec's process (engine/wire/report.py). Who traces the newborn can say anything in its place,
+ * once the joiner has said that it bears one: then only the newborn's number counts, and one failure. 1: it runs and the
+ * daemon knows; 0: it never ran, and the daemon was told why, or sees the end of the link; else a negative errno. */
 static int await_birth(struct mux_stay *stay, int from) {
-    uint8_t said[WIRE_REPORT_SIZE + 1];
+    char said[WIRE_REPORT_SIZE + 1], *told = said + 1;
     int link = stay->fds[0], passed, fds[MUX_MOST_FDS];
-    bool failed = false, executed = false;
+    bool failed = false, executed = false, bears = false;
     stay->terminal = -1;
     while (!executed) {
         ssize_t got = receive(from, said, sizeof said - 1, fds, &passed);
         if (got < 0) return (int)got;
         if (got == 0) break;
         said[got] = 0;
-        if (said[0] == WIRE_BORN || said[0] == WIRE_EXECUTED) stay->handed.pid = atoi((char *)said + 1);
-        if (said[0] == WIRE_TERMINAL && passed == 1) stay->terminal = fds[0];
-        if (said[0] == WIRE_FAILED || said[0] == WIRE_WARNED) send(link, said + 1, (size_t)got - 1, MSG_NOSIGNAL);
-        executed = said[0] == WIRE_EXECUTED;
-        failed |= said[0] == WIRE_FAILED;
+        bool first = !bears, warns = first && said[0] == WIRE_WARNED && is_of(told, (size_t)got - 1, WARNED_BEGIN);
+        bool fails = !failed && said[0] == WIRE_FAILED && is_of(told, (size_t)got - 1, FAILED_BEGIN);
+        if (first && said[0] == WIRE_TERMINAL && passed == 1 && stay->terminal < 0) stay->terminal = fds[--passed];
+        for (int i = 0; i < passed; i++) close(fds[i]);
+        executed = first && said[0] == WIRE_EXECUTED;
+        bears |= said[0] == WIRE_BORN;
+        if (executed || (said[0] == WIRE_BORN && atoi(told) != stay->launching)) stay->handed.pid = atoi(told);
+        if (warns || fails) send(link, told, (size_t)got - 1, MSG_NOSIGNAL);
+        failed |= fails;
     }
     if (failed || stay->handed.pid <= 0) return 0;
     if (!executed) reap_launcher(stay); /* it was the launcher's child until then */

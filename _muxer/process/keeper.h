@@ -24,7 +24,7 @@ int pass_on(int to, const void *bytes, size_t size, const int *fds, int count);
  * errno. */
 int settle(void);
 
-/* In the spawner: finds the place in memory of a process's command line. */
+/* In the spawner: finds the place in memory of a process's command line, and of its variables. */
 void find_title(struct mux_stay *stay);
 
 /* Closes the descriptors of the request. */

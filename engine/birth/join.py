@@ -20,7 +20,7 @@ from collections.abc import Callable
 from engine.birth.process import FAILED, Process, default_signals, seclude
 from engine.dataclass import dataclass
 from engine.errors import Conflict
-from engine.kernel import syscalls
+from engine.kernel import syscalls, variables
 from engine.kernel.beneath import open_beneath
 from engine.kernel.descriptors import close_all_but
 from engine.late import TYPE_CHECKING, late
@@ -207,6 +207,8 @@ class _Join(Process):
 
     def fork(self) -> None:
         """Fork the new process, which goes on with the steps; the joiner ends here."""
+        os.write(self.report, protocol.encode_birth(0, executed=False))
+        variables.forget()
         pid = os.fork()
         if pid:
             os.write(self.report, protocol.encode_birth(pid, executed=False))

@@ -11,13 +11,14 @@ import socket
 import time
 
 from engine.birth import join
+from engine.errors import Invalid
 from engine.kernel import syscalls
 from engine.late import TYPE_CHECKING, late
 from engine.monitor.handover import Handover, Processes
 from engine.monitor.launch import REHEARSED, STDERR, STDOUT, Launched, Streams, is_child
 from engine.wire import channel, packed, report
 from engine.wire.channel import Channel, receive_with_descriptors
-from engine.wire.schema import Client, Exec, Started
+from engine.wire.schema import Client, Exec, Failed, Message, Started, Warned
 
 if TYPE_CHECKING:  # loaded by the joiner of a container that has a kernel of its own
     from engine.birth import joinviaruntime
@@ -25,6 +26,7 @@ else:
     joinviaruntime = late("engine.birth.joinviaruntime")
 
 _LOST = 125
+_MOST_DIGITS = 9  # of the number of a process
 _OUTPUTS = {STDOUT: 2, STDERR: 4}  # the bit of each output in `Client.streams`
 _REHEARSED = channel.datagram(Exec(REHEARSED.sandbox, 1, clients=(Client(6, True),)))
 
@@ -111,21 +113,24 @@ def _streams(asked: Exec) -> Streams:
 def _await(reports: socket.socket, joiner: int, link: Channel, streams: Streams) -> Launched | None:
     """Read the reports to their end: the socket closes at execve, or when the joiner and its child have ended."""
     pid = terminal = -1
-    failed = False
+    bears = failed = False
     while True:
         data, passed, _ = receive_with_descriptors(reports, report.LARGEST, 1)
         kind, rest = data[:1], data[1:]
         if not kind:
             break
-        if kind == report.BORN:
-            pid = int(rest)
-        elif kind == report.TERMINAL:
-            (terminal,) = passed
-        else:
-            failed |= kind == report.FAILED
-            _pass_on(link, rest)
+        if kind == report.TERMINAL and passed and not bears:
+            terminal = passed.pop()
+        for descriptor in passed:
+            os.close(descriptor)
+        if kind == report.BORN and rest.isdigit() and len(rest) <= _MOST_DIGITS:
+            bears, pid = True, int(rest)
+        elif kind == report.FAILED and not failed:
+            failed = _pass_on_as(link, rest, Failed)
+        elif kind == report.WARNED and not bears:
+            _pass_on_as(link, rest, Warned)
     os.waitpid(joiner, 0)  # the joiner's child then becomes a child of this process, which is its subreaper
-    if failed or pid < 0 or not is_child(pid):
+    if failed or pid <= 0 or not is_child(pid):
         return None  # the daemon hears at least the end of the link
     started = Started(pid, syscalls.process_start(pid), time.time_ns())
     _pass_on(link, channel.datagram(started))
@@ -141,6 +146,17 @@ def _await(reports: socket.socket, joiner: int, link: Channel, streams: Streams)
         terminal,
         mounts=-1,
     )
+
+
+def _pass_on_as(link: Channel, datagram: bytes, kind: type[Message]) -> bool:
+    """Pass a message of this class on; False for another one, which a tracer of the process may have sent."""
+    try:
+        message, _ = channel.unpack(datagram, [])
+    except Invalid:
+        return False
+    if type(message) is kind:
+        _pass_on(link, channel.datagram(message))
+    return type(message) is kind
 
 
 def _pass_on(link: Channel, datagram: bytes) -> None:

@@ -14,7 +14,7 @@ import os
 import signal
 
 from engine import dataclass, origin
-from engine.kernel import title
+from engine.kernel import title, variables
 from engine.late import TYPE_CHECKING, late
 from engine.monitor import main as monitor
 from engine.monitor.parts import parts
@@ -45,6 +45,7 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
     made_of = parts(select(muxer))
     modules.keep()
     _greet(requests)
+    variables.forget_copies()
     origin.settle()
     dataclass.settle()
     gc.collect()

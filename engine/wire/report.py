@@ -15,8 +15,12 @@ The joiner of an exec, and the process that it makes (see `join`), report to the
     joiner  -> monitor   T + SCM_RIGHTS      as above
     joiner  -> monitor   W + message         `schema.Warned` as the codec writes it, to be passed on to the daemon
     both    -> monitor   F + message         `schema.Failed`, likewise
+    joiner  -> monitor   B0                  it is about to make the process, which may send from now on
     joiner  -> monitor   B + pid             the process exists; if it gets to execve, the socket's end of file tells it
     joiner  -> monitor   X + pid             the process exists and runs its command
+
+A program in the container that may trace the process can send anything in its place. So the monitor believes nothing
+after B0 but the number of a child of its own, and one F whose message is of that class.
 
 An init that prepares itself ahead of time says N before it knows its sandbox. W comes any number of times, also before
 N and before P. F comes instead of N, or after P was received, never between them: what fails in between is told after

@@ -20,9 +20,28 @@ from engine.logs.openlog import IDLE
 from engine.logs.writer import Writer
 from engine.monitor.handover import Handover
 from engine.monitor.nativeprocess import Processes
+from engine.wire import channel
+from engine.wire.schema import Exited, Failed, Started, Warned
 from tests.harness.ready import ready
 
 STDIN, STDOUT, STDERR = 1, 2, 4
+TOLD = (Warned("said so"), Failed("exec", 2, "no such thing", 127))
+"""What a joiner says that fails."""
+_FORM = b'"pid":1,"pid_start":1,"started_ns":1'
+FORGED = (
+    b"W" + channel.datagram(Warned("too late")),
+    b"W" + channel.datagram(Started(1, 1, 1)),
+    b"F" + channel.datagram(Started(1, 1, 1)),
+    b"F" + channel.datagram(Exited(0, 1)),
+    b'FJ{"@":"Failed","@":"Started",' + _FORM + b"}",
+    b'FJ{"@":"Failed","\\u0040":"Started",' + _FORM + b"}",
+    b'FJ{"@":"Failed","text":"\\\\","\\u0040":"Started",' + _FORM + b"}",
+    b'FJ{"@":"Failed","text":{"@":"Exited"}}',
+    b'FJ{"@":"Started","@":"Failed",' + _FORM + b"}",
+    b"FM",
+    b"F",
+)
+"""Reports that no joiner makes, and that nobody is to believe once it has said that it bears a process."""
 PATIENCE_S = 20
 _SPARE = b"spare"
 _SPARE_SIZE = len(_SPARE) + 11
@@ -219,10 +238,22 @@ def _launch_exec(stay: Processes, part: str, asked: dict, link: socket.socket, c
     for number, fd in enumerate((reading, to_out, to_out)):
         os.dup2(fd, number)
     if asked["exec"] == "fails":
-        report.send(b"W" + b"J" + json.dumps({"warned": True}).encode())
-        report.send(b"F" + b"J" + json.dumps({"failed": True}).encode())
+        for mark, message in zip((b"W", b"F"), TOLD, strict=True):
+            report.send(mark + channel.datagram(message))
         return
     arguments = [b"sh", b"-c", asked["script"].encode()]
+    if asked["exec"] == "traced":
+        report.send(b"B0")
+        said, saying = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _say_what_one_likes(report, (b"X%d", b"B%d"))
+            os.close(saying)
+            os.execve("/bin/sh", arguments, {})
+        os.close(saying)
+        os.read(said, 1)
+        report.send(b"B%d" % pid)
+        return
     if asked["exec"] == "forks":
         pid = os.fork()
         if pid == 0:
@@ -232,6 +263,14 @@ def _launch_exec(stay: Processes, part: str, asked: dict, link: socket.socket, c
         report.send(b"B%d" % pid)
         return
     report.send(b"X%d" % stay.newborn(b"/bin/sh", arguments, {b"COLOUR": b"red"}, tty))
+
+
+def _say_what_one_likes(report: socket.socket, of_joiner: tuple[bytes, ...]) -> None:
+    """Say what a program may that traces the newborn, with a descriptor each time."""
+    os.set_inheritable(report.fileno(), False)
+    zero = os.open("/dev/zero", os.O_RDWR | os.O_CLOEXEC)
+    for word in (b"T", *(each % os.getppid() for each in of_joiner), b"B1", b"", *FORGED):
+        socket.send_fds(report, [word or b"?"], [zero])
 
 
 def _run(asked: dict) -> tuple[int, int, dict[int, int]]:

@@ -135,7 +135,7 @@ class World:
         with link, near:
             if "exec" in how:
                 said = [heard(link), heard(link), heard(link)]
-                assert said[0]["part"] == "launches" and said[1:] == [{"warned": True}, {"failed": True}]
+                assert said[0]["part"] == "launches" and [each["@"] for each in said[1:]] == ["Warned", "Failed"]
             elif how["fails"] == "after":
                 _, (pidfd,), _, _ = socket.recv_fds(link, 4096, 1)
                 self.doomed.append(pidfd)
