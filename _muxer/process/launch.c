@@ -107,7 +107,7 @@ static bool read_clients(struct cursor *from, struct mux_handover *handed) {
     return true;
 }
 
-/* Reads the request into `asked` and stay->handed (engine/daemon/runtime/birthrequest.py). */
+/* Reads the request into `asked` and stay->handed (engine/daemon/runtime/births.py). */
 static bool understand(struct mux_stay *stay, struct asked *asked) {
     struct cursor from = {stay->request + 1, stay->request + stay->request_size, false};
     struct mux_handover *handed = &stay->handed;
@@ -286,10 +286,10 @@ static bool see_born(struct mux_stay *stay, struct infant *infant, int link, cha
         /* The socket is close-on-exec: its end means execve, or the end of a child that was not even ready. */
         if (got <= 0) return infant->mounts >= 0;
         said[got] = 0;
+        if (said[0] == WIRE_TERMINAL && count == 1 && stay->terminal < 0) stay->terminal = fds[--count];
+        for (int i = 0; i < count; i++) close(fds[i]);
         if (said[0] == WIRE_READY && infant->mounts < 0) {
             if (meet_infant(infant) == 0) tell_ready(link, infant);
-        } else if (said[0] == WIRE_TERMINAL && count == 1) {
-            stay->terminal = fds[0];
         } else if (said[0] == WIRE_WARNED) {
             add_warning(warnings, said + 1);
         } else if (said[0] == WIRE_FAILED) {
@@ -353,6 +353,16 @@ static void forget_start(struct mux_stay *stay) {
     madvise((void *)(below - STACK_USED), STACK_USED, MADV_DONTNEED);
 }
 
+/* Gives a child that was prepared its plan. A child that was killed while it waited is forgotten: *infant is NULL then,
+ * and a new one is to be made. Returns 0 or a negative errno. */
+static int give_plan(struct infant **infant, const struct asked *asked, const int *fds, int count) {
+    int failed = pass_on((*infant)->reports, asked->plan, asked->plan_size, fds, count);
+    if (failed != -EPIPE && failed != -ECONNRESET) return failed;
+    end_infant(*infant);
+    *infant = NULL;
+    return 0;
+}
+
 int launch_start(struct mux_stay *stay, struct infant *infant) {
     struct asked asked;
     struct streams streams;
@@ -369,11 +379,11 @@ int launch_start(struct mux_stay *stay, struct infant *infant) {
     int others = 1 + 3 * asked.has_log;
     memcpy(clients, stay->fds + others, stay->handed.client_count * sizeof *clients);
     failed = make_streams(&streams, &asked, stay->handed.tty);
-    if (infant && !failed) {
-        failed = pass_on(infant->reports, asked.plan, asked.plan_size, streams.theirs, stay->handed.tty ? 0 : 3);
-    } else if (!failed) {
+    int given_count = stay->handed.tty ? 0 : 3;
+    if (infant && !failed) failed = give_plan(&infant, &asked, streams.theirs, given_count);
+    if (!infant && !failed) {
         infant = &fresh;
-        failed = make_init(stay, infant, &asked, stay->handed.tty ? NULL : streams.theirs);
+        failed = make_init(stay, infant, &asked, given_count ? streams.theirs : NULL);
     }
     if (failed) {
         tell_failed(link, "monitor", failed, "failed to create task for container", "");
@@ -424,11 +434,14 @@ int launch_exec(struct mux_stay *stay, struct infant *infant) {
     struct infant fresh;
     int clients[MUX_MOST_FDS];
     if (!understand(stay, &asked)) _exit(1);
-    if (!infant && prepare_exec(stay, &fresh)) infant = &fresh;
-    int failed = infant ? make_streams(&streams, &asked, stay->handed.tty) : -EAGAIN;
-    if (!failed) {
-        int given[] = {stay->fds[1], streams.theirs[0], streams.theirs[1], streams.theirs[2]};
-        failed = pass_on(infant->reports, asked.plan, asked.plan_size, given, stay->handed.tty ? 1 : 4);
+    int failed = make_streams(&streams, &asked, stay->handed.tty);
+    int given[] = {stay->fds[1], streams.theirs[0], streams.theirs[1], streams.theirs[2]};
+    int given_count = stay->handed.tty ? 1 : 4;
+    if (infant && !failed) failed = give_plan(&infant, &asked, given, given_count);
+    if (!infant && !failed) {
+        if (prepare_exec(stay, &fresh)) infant = &fresh;
+        failed = infant ? give_plan(&infant, &asked, given, given_count) : -EAGAIN;
+        if (!infant) failed = -EPIPE;
     }
     if (failed) {
         tell_failed(stay->fds[0], "monitor", failed, "failed to make the process of the exec", "");

@@ -70,7 +70,6 @@ MOST = 60 * 1024
 """The largest plan, in bytes: it travels in one datagram."""
 
 _MOST_SOURCES = 64
-_LARGEST_TEXT = 4096
 _NUMBER, _LENGTH, _HEAD = struct.Struct("=q"), struct.Struct("=I"), struct.Struct("=II")
 _LAST_CAPABILITY = capabilities.last_known()
 _MAY_SET_GROUPS = userns.may_set_groups()
@@ -91,18 +90,25 @@ def record(name: str, *values: Value) -> bytes:
 
 def packed(*values: Value) -> bytes:
     """Fields: a number as eight bytes, a text as its length, its bytes and a NUL, several texts as their number and
-    each of them.
+    each of them. Raises Other for what none of these can hold.
     """
     parts = []
     for value in values:
         if isinstance(value, tuple):
-            parts.append(_NUMBER.pack(len(value)))
+            parts.append(_number(len(value)))
             parts += map(_text, value)
         elif isinstance(value, int):
-            parts.append(_NUMBER.pack(value))
+            parts.append(_number(value))
         else:
             parts.append(_text(value) if isinstance(value, str) else _blob(value))
     return b"".join(parts)
+
+
+def _number(number: int) -> bytes:
+    try:
+        return _NUMBER.pack(number)
+    except struct.error as error:
+        raise Other("a number of more than 64 bits") from error
 
 
 def _text(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The spare that an engine without the C muxer keeps: the next start takes it, and needs it not."""
+"""The spare that an engine keeps: the next start takes it, and needs it not."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import execs
 from tests.harness.daemon import Daemon
 from tests.harness.listening import until
 
@@ -36,6 +37,16 @@ def spare(daemon: Daemon) -> tuple[int, int]:
     return monitor, until(lambda: children(monitor).get("engine init"))
 
 
+def waiting_joiner(daemon: Daemon) -> int | None:
+    """The child of the spare for execs, which bears its name."""
+    spawner = children(daemon.pid)["engine spawner"]
+    for spare in Path(f"/proc/{spawner}/task/{spawner}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if "engine spare" in (found := children(int(spare))):
+                return found["engine spare"]
+    return None
+
+
 def test_the_next_start_takes_the_spare(pure: Daemon) -> None:
     """Its init becomes the container's process 1, and another spare is made."""
     monitor, init = spare(pure)
@@ -58,6 +69,25 @@ def test_a_spare_that_was_killed_costs_no_start(pure: Daemon, which: int) -> Non
     os.kill(spare(pure)[which], signal.SIGKILL)
     assert pure.run("echo", "made anew").stdout == b"made anew\n"
     assert pure.run("echo", "and again").stdout == b"and again\n"
+
+
+@pytest.mark.parametrize("which", ["the monitor", "its init"])
+def test_a_spare_of_c_that_was_killed_costs_no_start(own_daemon: Daemon, which: str) -> None:
+    """Nor does one that is killed when it has taken the request: its init is, and does not hear of the plan."""
+    monitor, init = spare(own_daemon)
+    os.kill(init if which == "its init" else monitor, signal.SIGKILL)
+    for number in range(3):
+        assert own_daemon.run("echo", f"made anew {number}").stdout == b"made anew %d\n" % number
+
+
+def test_a_spare_for_execs_that_was_killed_costs_no_exec(own_daemon: Daemon) -> None:
+    """Its joiner waits for the plan."""
+    container = own_daemon.create("sleep", "600")
+    own_daemon.begin(container)
+    assert execs.run(own_daemon, container, "true").code == 0
+    os.kill(until(lambda: waiting_joiner(own_daemon)), signal.SIGKILL)
+    assert execs.run(own_daemon, container, "echo", "made anew").out == "made anew\n"
+    own_daemon.remove(container)
 
 
 def test_a_spare_ends_with_the_spawner(pure: Daemon) -> None:

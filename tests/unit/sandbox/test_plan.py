@@ -8,7 +8,7 @@ import pytest
 from engine.birth import init, join
 from engine.dataclass import replace
 from engine.sandbox import capabilities, masks, mounts, plan
-from engine.sandbox.spec import Hook, Mount, Root, Sandbox
+from engine.sandbox.spec import Hook, Mount, Rlimit, Root, Sandbox
 from tests.harness.daemon import PROJECT
 
 ORDINARY = Sandbox(
@@ -68,6 +68,7 @@ def test_each_step_has_a_function_in_c() -> None:
         {"argv": ()},
         {"argv": ("a\0b",)},
         {"env": ("A=\ud800",)},
+        {"rlimits": (Rlimit("nofile", 1 << 63, 1 << 63),)},
         {"capabilities": ("CAP_NOPE",)},
         {"sysctls": (("kernel.bogus", "1"),)},
         {"mounts": (Mount("image", "/layers", "/x", data="1"),)},
