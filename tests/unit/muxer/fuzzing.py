@@ -25,7 +25,7 @@ _MORE = {
     "proxy": ("proxy/datagram", "proxy/reach", "proxy/stream", "process/finish", "process/keeper", "process/title"),
     "birth": (
         *(f"birth/{name}" for name in PARTS["birth"] if name not in ("beneath", "command", "users")),
-        "process/newborn",
+        *("process/newborn", "process/title"),
     ),
 }
 FLAGS = (

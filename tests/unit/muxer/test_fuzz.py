@@ -24,6 +24,16 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return fuzzing.compiled("gcc", fuzzing.MEMORY, tmp_path_factory.mktemp("objects"))
 
 
+def run(program: Path, directory: Path) -> None:
+    """The program with all inputs; it leaves no file behind."""
+    left = directory / "left"
+    left.mkdir()
+    command, variables = [program, str(COUNT), str(SEED)], {**os.environ, "TMPDIR": str(left)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=500)
+    assert (done.returncode, done.stdout) == (0, f"{COUNT} inputs\n"), done.stderr[-6000:]
+    assert not list(left.iterdir())
+
+
 @pytest.mark.seldom
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("target", fuzzing.TARGETS)
@@ -32,8 +42,7 @@ def test_the_muxer_does_the_same_with_another_c_library(target: str, tmp_path: P
     if shutil.which("musl-gcc") is None:
         pytest.skip("there is no musl-gcc: apt-get install musl-tools")
     program = fuzzing.build("musl-gcc", [target, "main"], "", tmp_path / target)
-    done = subprocess.run([program, str(COUNT), str(SEED)], capture_output=True, text=True, timeout=500)
-    assert (done.returncode, done.stdout) == (0, f"{COUNT} inputs\n"), done.stderr[-6000:]
+    run(program, tmp_path)
 
 
 @pytest.mark.seldom
@@ -42,5 +51,4 @@ def test_the_muxer_does_the_same_with_another_c_library(target: str, tmp_path: P
 def test_no_bytes_lead_the_muxer_astray(target: str, objects: list[Path], tmp_path: Path) -> None:
     """What is wrong with them is passed over or refused."""
     program = fuzzing.build("gcc", [target, "main"], fuzzing.MEMORY, tmp_path / target, objects)
-    done = subprocess.run([program, str(COUNT), str(SEED)], capture_output=True, text=True, timeout=500)
-    assert (done.returncode, done.stdout) == (0, f"{COUNT} inputs\n"), done.stderr[-6000:]
+    run(program, tmp_path)

@@ -50,17 +50,19 @@ static void put_file(int root, const char *name, const void *bytes, size_t size)
     close(fd);
 }
 
-static char made[64]; /* the directory that is the root */
+static char made[128]; /* the directory that is the root */
 
 static void tidy(void) {
-    char command[96];
+    char command[160];
     snprintf(command, sizeof command, "rm -rf %s", made);
     if (system(command) != 0) abort();
 }
 
 static int root_of(const char **path) {
     if (!*made) {
-        snprintf(made, sizeof made, "%s/engine-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        const char *within = getenv("TMPDIR");
+        if (!within) within = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+        snprintf(made, sizeof made, "%s/engine-fuzz-XXXXXX", within);
         if (!mkdtemp(made) || chdir(made) < 0 || mkdir("etc", 0755) < 0 || mkdir("way", 0755) < 0) abort();
         atexit(tidy);
     }

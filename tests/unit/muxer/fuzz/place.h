@@ -5,6 +5,7 @@
 #include "log/format.h"
 #include "muxer.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,32 +31,40 @@ static inline unsigned number(struct choices *choices, unsigned most) {
     return most == UINT32_MAX ? value : value % (most + 1);
 }
 
-/* A directory of this process's own, made once. */
+/* Removes all files of a directory. */
+static inline void tidy(int directory) {
+    DIR *listing = fdopendir(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!listing) abort();
+    for (struct dirent *each; (each = readdir(listing));)
+        if (strcmp(each->d_name, ".") && strcmp(each->d_name, "..")) unlinkat(directory, each->d_name, 0);
+    closedir(listing);
+}
+
+static char own_place[128];
+
+static inline void leave_place(void) {
+    int directory = open(own_place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) return;
+    tidy(directory);
+    close(directory);
+    rmdir(own_place);
+}
+
+/* A directory of this process's own, made once, and gone at its end: in $TMPDIR, or else in memory. */
 static inline const char *place(void) {
-    static char path[64];
-    if (!*path) {
-        snprintf(path, sizeof path, "%s/engine-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-        if (!mkdtemp(path)) abort();
+    if (!*own_place) {
+        const char *within = getenv("TMPDIR");
+        if (!within) within = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+        snprintf(own_place, sizeof own_place, "%s/engine-fuzz-XXXXXX", within);
+        if (!mkdtemp(own_place) || atexit(leave_place) != 0) abort();
     }
-    return path;
+    return own_place;
 }
 
 static inline int make(int directory, const char *name, const void *bytes, size_t size) {
     int fd = openat(directory, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write_at(fd, bytes, size, 0) < 0) abort();
     return fd;
-}
-
-static inline void tidy(int directory) {
-    char name[NAME_SIZE];
-    for (uint32_t segment = 1; segment < 8; segment++) {
-        log_name(name, segment);
-        unlinkat(directory, name, 0);
-        index_name(name, segment);
-        unlinkat(directory, name, 0);
-    }
-    unlinkat(directory, "json", 0);
-    unlinkat(directory, "json.1", 0);
 }
 
 #endif

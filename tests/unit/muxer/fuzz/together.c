@@ -48,8 +48,6 @@ int main(int argc, char **argv) {
     if (eventfd_write(ended, 1) < 0) abort();
     for (int i = 0; i < 2; i++) pthread_join(readers[i], NULL);
     mux_pump_free(pump);
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", place());
     printf("%ld chunks\n", lines);
-    return system(command) != 0;
+    return 0;
 }
