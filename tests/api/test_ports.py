@@ -71,6 +71,24 @@ def test_ports_are_shown_while_the_container_runs(daemon: Daemon) -> None:
         assert ports(daemon, one) == {} and listed(daemon, name=[one])[0]["Ports"] == []
 
 
+@pytest.mark.parametrize("routed", [4, 6])
+def test_ports_of_a_network_that_routes_one_version_of_ip(daemon: Daemon, routed: int) -> None:
+    """There no port of the host leads to them; they are shown with the version's own address for any."""
+    way = {"EnableIPv6": True, "Options": {f"com.docker.network.bridge.gateway_mode_ipv{routed}": "routed"}}
+    with networks(daemon, mixed=way):
+        with container(daemon, **on("mixed", PortBindings={"80/tcp": bind("18081")})) as one:
+            of4, of6 = ("", "18081") if routed == 4 else ("18081", "")
+            assert ports(daemon, one)["80/tcp"] == [
+                {"HostIp": "0.0.0.0", "HostPort": of4},
+                {"HostIp": "::", "HostPort": of6},
+            ]
+            (row,) = listed(daemon, name=[one])
+            assert [(each["IP"], each.get("PublicPort")) for each in row["Ports"]] == [
+                ("0.0.0.0", int(of4 or 0) or None),
+                ("::", int(of6 or 0) or None),
+            ]
+
+
 def test_all_exposed_ports_are_published_somewhere(daemon: Daemon) -> None:
     """PublishAllPorts: those that have a port of their own keep it, the others get one each; at each start again."""
     body = {"ExposedPorts": {"80/tcp": {}, "81/tcp": {}, "53/udp": {}}}

@@ -140,6 +140,22 @@ def test_a_routed_network_is_reached_at_its_own_addresses(apart: Daemon, outside
             assert not reaches(outside, outside.gateway, 8103)
 
 
+@pytest.mark.parametrize("proxy", [True, False])
+def test_a_routed_network_reaches_what_others_publish_on_the_host(world: World, proxy: bool) -> None:
+    """At an address of the host, with and without the userland proxy, over IPv4 and IPv6."""
+    options = ["--ipv6", f"--userland-proxy={str(proxy).lower()}"]
+    with running(world.daemon(options, machine=world.machine())) as daemon:
+        daemon.import_busybox()
+        way = {BRIDGE + f"gateway_mode_ipv{version}": "routed" for version in (4, 6)}
+        with network(daemon, "nat", EnableIPv6=True), network(daemon, "way", EnableIPv6=True, Options=way):
+            with container(daemon) as plain, container(daemon, "nat", ["8106:80"]) as there:
+                with container(daemon, "way") as place, serving(there, 80), serving(there, 80, address="::"):
+                    listed = daemon.request("GET", "/networks/bridge").json()["IPAM"]["Config"]
+                    assert plain.address and len(listed) == 2
+                    for each in listed:
+                        assert reaches(place, each["Gateway"].partition("/")[0], 8106), each
+
+
 def test_an_unprotected_network_is_open(apart: Daemon, outside: Host) -> None:
     """`nat-unprotected`: all ports are reached by who has a route; what goes out is masqueraded."""
     outside.route("10.75.0.0/24")

@@ -37,7 +37,8 @@ def open_ports(container: Container, endpoints: Iterable[Endpoint]) -> dict[tupl
 def port_map(opened: dict[tuple[int, str], list[Published]]) -> dict[str, list[Object] | None]:
     """A PortMap of the API, as inspect has it."""
     return {
-        f"{number}/{protocol}": [{"HostIp": each.host_ip, "HostPort": str(each.host_port)} for each in found] or None
+        f"{number}/{protocol}": [{"HostIp": each.host_ip, "HostPort": str(each.host_port or "")} for each in found]
+        or None
         for (number, protocol), found in opened.items()
     }
 
@@ -49,6 +50,8 @@ def summaries(opened: dict[tuple[int, str], list[Published]]) -> list[Object]:
         if not published:
             shown.append({"PrivatePort": number, "Type": protocol})
         for each in published:
-            public = {"PrivatePort": number, "PublicPort": each.host_port, "Type": protocol}
+            public: Object = {"PrivatePort": number, "Type": protocol}
+            if each.host_port:  # else the network routes, and the port is open at the container's own address
+                public["PublicPort"] = each.host_port
             shown.append({"IP": each.host_ip, **public} if each.host_ip else public)
     return shown

@@ -82,13 +82,15 @@ class Ports:
     def reserve(self, container_id: str, network: Network, wanted: Iterable[PortRequest]) -> tuple[Published, ...]:
         """Hold a port of the host for each request, all or none; in the order of `wanted`, IPv4's first.
 
-        Empty for a network that publishes nothing (internal, or not a bridge). In a routed network the ports are the
-        container's own: `host_port` is 0, and nothing is held. Raises SystemFailure in docker's words where a port is
-        taken, Unavailable for an address from which neither the firewall nor the proxy may lead to the container.
+        Empty for a network that publishes nothing (internal, or not a bridge). Where a network routes a version of IP,
+        the ports are the container's own: `host_port` is 0, and nothing is held. Raises SystemFailure in docker's words
+        where a port is taken, Unavailable for an address from which neither the firewall nor the proxy may lead to the
+        container.
         """
         if network.driver != "bridge" or network.internal:
             return ()
-        routed = "routed" in publishing.ways(network, self._rules, self._may_proxy).values()
+        ways = publishing.ways(network, self._rules, self._may_proxy)
+        routed = [publishing.ANY[version] for version, how in ways.items() if how == "routed"]
         published: list[Published] = []
         taken: dict[Place, socket.socket | None] = {}
         tried: dict[_Wish, int] = {}
@@ -100,16 +102,18 @@ class Ports:
                         raise SystemFailure(
                             "too many published ports: each takes an open file of the daemon, and the limit is reached"
                         )
-                    if routed:
-                        published.append(Published(request.container_port, request.protocol, "", 0))
+                    # An address of the host says no more there than which version of IP is meant.
+                    meant = [each for each in routed if (":" in (request.host_ip or each)) == (":" in each)]
+                    opened = [Published(request.container_port, request.protocol, each, 0) for each in meant]
                     addresses = publishing.addresses(network, self._rules, self._may_proxy, request)
                     if addresses:
                         port = self._choose(request, addresses, taken, tried)
-                        published += [
+                        opened += [
                             Published(request.container_port, request.protocol, address, port)
                             for address, _ in addresses
                             if (request.protocol, address, port) in taken
                         ]
+                    published += sorted(opened, key=lambda each: publishing.version_of(each.host_ip))
             except BaseException:
                 self._let_go(taken)
                 raise

@@ -190,8 +190,20 @@ def test_a_network_that_publishes_nothing_holds_nothing(ports: Ports) -> None:
     assert ports.reserve("a", replace(NETWORK, driver="macvlan"), [wanted(number)]) == ()
     assert ports.reserve("a", replace(NETWORK, options={OPTION + "gateway_mode_ipv4": "isolated"}), [wanted(1)]) == ()
     routed = replace(NETWORK, options={OPTION + "gateway_mode_ipv4": "routed"})
-    assert ports.reserve("a", routed, [wanted(number)]) == (Published(80, "tcp", "", 0),)
+    assert ports.reserve("a", routed, [wanted(number)]) == (Published(80, "tcp", "0.0.0.0", 0),)
     assert ports.reserve("a", NETWORK, [wanted(number)])
+
+
+@pytest.mark.parametrize("routed", [4, 6])
+def test_a_network_may_route_one_version_of_ip_and_translate_the_other(ports: Ports, routed: int) -> None:
+    """Each port is published for both, IPv4 first; an address in the request chooses one."""
+    number = free()
+    network = replace(NETWORK, ipv6=True, options={OPTION + f"gateway_mode_ipv{routed}": "routed"})
+    both = [("0.0.0.0", 0 if routed == 4 else number), ("::", 0 if routed == 6 else number)]
+    for address, expected in (("", both), ("0.0.0.0", both[:1]), ("::", both[1:])):
+        found = ports.reserve("a", network, [wanted(number, address=address)])
+        assert [(each.host_ip, each.host_port) for each in found] == expected
+        ports.release("a")
 
 
 def test_a_daemon_that_begins_anew_holds_what_runs(ports: Ports, caplog: pytest.LogCaptureFixture) -> None:
@@ -258,7 +270,7 @@ def test_a_routed_network_leaves_nothing_to_the_userland_proxy() -> None:
     """Its containers are reached at their own addresses: no port of the host is theirs, over either family."""
     routed = replace(NETWORK, options={OPTION + "gateway_mode_ipv4": "routed"})
     ports = made(proxy=True)
-    assert ports.reserve("a", routed, [wanted(0)]) == (Published(80, "tcp", "", 0),)
+    assert ports.reserve("a", routed, [wanted(0)]) == (Published(80, "tcp", "0.0.0.0", 0),)
     with pytest.raises(Unavailable, match=r"on ::: network web has no IPv6, and its gateway mode leaves nothing"):
         ports.reserve("a", routed, [wanted(0, address="::")])
 

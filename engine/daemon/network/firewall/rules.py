@@ -174,8 +174,11 @@ def port_elements(network: Network, endpoint: Endpoint, openings: Openings = _CL
 
 def _port(endpoint: Endpoint, port: Published, trusting: bool) -> Iterator[Element]:
     protocol, inside = bytes((PROTOCOLS[port.protocol],)), port.container_port.to_bytes(2, "big")
-    if trusting or not port.host_port:  # in a routed network no port of the host is used
-        for address in filter(None, (endpoint.ipv4, endpoint.ipv6)):
+    if trusting or not port.host_port:  # where a network routes, no port of the host is used
+        own: tuple[str, ...] = (endpoint.ipv4, endpoint.ipv6)
+        if not port.host_port and port.host_ip:  # that of an earlier release means both
+            own = (endpoint.ipv6,) if family_of(port.host_ip) == nft.IPV6 else (endpoint.ipv4,)
+        for address in filter(None, own):
             yield Element(named("opened", family_of(address)), padded(protocol, packed(address), inside))
     if not port.host_port:
         return

@@ -47,10 +47,15 @@ def test_a_port_of_one_address_is_looked_up_with_it() -> None:
     ]
 
 
-def test_a_port_of_a_routed_network_is_only_opened() -> None:
-    """By both of the container's addresses: nothing of the host's leads to it."""
-    found = published(Published(80, "tcp", "", 0))
-    assert [element.of for element in found] == ["opened4", "opened6"]
+@pytest.mark.parametrize(
+    ("address", "opened"),
+    [("0.0.0.0", ["opened4"]), ("::", ["opened6"]), ("", ["opened4", "opened6"])],
+    ids=["4", "6", "of an earlier release"],
+)
+def test_a_port_of_a_routed_network_is_only_opened(address: str, opened: list[str]) -> None:
+    """By the container's address of that version: nothing of the host's leads to it."""
+    found = published(Published(80, "tcp", address, 0))
+    assert [element.of for element in found] == opened
     assert not any(element.data for element in found)
 
 
