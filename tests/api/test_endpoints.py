@@ -91,6 +91,26 @@ def test_a_container_is_created_in_several_networks_each_with_its_own_settings(
         assert members(daemon, "red") == members(daemon, "blue") == {one}
 
 
+@pytest.mark.parametrize("network", ["bridge", "red"])
+@pytest.mark.parametrize("mac", ["", "02:42:ac:11:00:42"], ids=["generated", "asked for"])
+def test_a_mac_address_that_was_asked_for_is_configuration_for_older_clients(
+    daemon: Daemon, red: str, network: str, mac: str
+) -> None:
+    """Until 1.51 it stands in Config, however it was asked for; one that the engine has made does not."""
+    own = {"MacAddress": mac} if mac else {}
+    with container(daemon, **on(network), **endpoints(**{network: own})) as one:
+        shown = {version: daemon.request("GET", f"/v{version}/containers/{one}/json") for version in ("1.51", "1.54")}
+        assert shown["1.51"].json()["Config"].get("MacAddress", "") == mac
+        assert "MacAddress" not in shown["1.54"].json()["Config"]
+    asked = {"Image": "busybox", "Cmd": ["true"], **own, **on(network)}
+    made = daemon.request("POST", "/v1.43/containers/create", asked, checked=False).json()["Id"]
+    try:
+        answer = daemon.request("GET", f"/v1.43/containers/{made}/json", checked=False)
+        assert answer.json()["Config"].get("MacAddress", "") == mac
+    finally:
+        daemon.remove(made)
+
+
 def test_the_names_of_a_container_that_does_not_run_are_shown(daemon: Daemon, red: str) -> None:
     """Of one that was only created, of one that was connected then, and of one that has ended."""
     with container(daemon, begin=False, **on("red"), **endpoints(red={"Aliases": ["web"]})) as one:

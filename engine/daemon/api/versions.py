@@ -246,6 +246,8 @@ def container(version: Version, shown: Object) -> Object:
     """The answer of GET /containers/{id}/json."""
     if version < (1, 52):
         shown = _of_graph_drivers(shown)
+    else:
+        shown["Config"].pop("MacAddress", None)
     if version < (1, 45):
         shown = _with_short_aliases(shown)
     if version < (1, 48):

@@ -30,7 +30,9 @@ else:
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
 
 
-def encoded(engine: ContainerParts, container: Container, form: object, encode: Callable[[Object], bytes]) -> bytes:
+def encoded(
+    engine: ContainerParts, container: Container, form: tuple[int, int], encode: Callable[[Object], bytes]
+) -> bytes:
     """What `encode` makes of `inspect`. form: says which form of the answer that is; an equal one makes the same"""
     if container.host_config["Links"]:
         return encode(inspect(engine, container))  # other containers' names are part of it
@@ -63,7 +65,7 @@ def _seen(engine: ContainerParts, container: Container) -> tuple[State, list[End
 
 
 def _made_of(
-    container: Container, state: State, endpoints: list[Endpoint], form: object, outside: _Outside
+    container: Container, state: State, endpoints: list[Endpoint], form: tuple[int, int], outside: _Outside
 ) -> tuple[object, ...]:
     """All that decides what `_show` shows of a container, but for what never changes in its life."""
     return (
@@ -124,6 +126,8 @@ def _show(
     shown["Mounts"] = points.show(container)
     shown.update(points.show_etc(container))
     shown["Config"] = _without_empty(container.config, CONFIG_OPTIONAL)
+    if mac := _asked_mac(container):
+        shown["Config"]["MacAddress"] = mac  # for old versions of the API (`api.versions`)
     shown["NetworkSettings"] = networks.settings(container, state, endpoints)
     if descriptor is not None:
         shown["ImageManifestDescriptor"] = descriptor
@@ -168,6 +172,13 @@ def _show_health(health: Health) -> Object:
         for probe in health.log
     ]
     return {"Status": health.status, "FailingStreak": health.failing_streak, "Log": log}
+
+
+def _asked_mac(container: Container) -> str:
+    """The MAC address that was asked for in the network of NetworkMode; empty for none."""
+    mode = container.host_config["NetworkMode"]
+    settings = container.networking.get("bridge" if mode == "default" else mode)
+    return settings["MacAddress"] if settings is not None else ""
 
 
 def _show_host_config(engine: ContainerParts, container: Container) -> Object:
