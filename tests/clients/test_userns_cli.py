@@ -1,5 +1,6 @@
-"""The everyday of a daemon with `--userns-remap`, as people type it: buildx, run, cp, exec, restart."""
+"""The everyday of a daemon with `--userns-remap`, as people type it: buildx, run, cp, exec, restart, compose."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import pytest
 from tests.clients.building import Building, told
 from tests.clients.cli import said
 from tests.clients.conftest import Client
-from tests.harness import users
-from tests.harness.daemon import Daemon
+from tests.harness import composing, redis, users
+from tests.harness.composing import Compose
+from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import World, running
 
 pytestmark = [pytest.mark.root, pytest.mark.seldom]
@@ -65,3 +67,31 @@ def test_a_container_is_copied_into_executed_in_and_restarted(docker: Client, da
     assert str(FIRST) in Path(f"/proc/{daemon.inspect(name)['State']['Pid']}/uid_map").read_text()
     docker("rm", "-f", "-v", name)
     docker("volume", "rm", "kept")
+
+
+@pytest.fixture
+def shop(daemon: Daemon) -> Iterator[Compose]:
+    """Compose v2 with the shop, whose services are up."""
+    client = dataclasses.replace(composing.second(daemon), project="shop", directory=PROJECT / "tests/data/shop")
+    redis.need()
+    daemon.import_image(redis.image(), redis.NAME, redis.CHANGES)
+    client("up", "-d", "--build")
+    yield client
+    client.clear()
+
+
+def test_compose_brings_up_a_shop_of_services_that_are_nobody_on_the_host(shop: Compose) -> None:
+    """A build, networks, a volume, a health check, a published port; a service that is recreated keeps its data."""
+    ports = shop.inspect("web")["NetworkSettings"]["Ports"]["80/tcp"]
+    url = f"http://127.0.0.1:{next(each['HostPort'] for each in ports if each['HostIp'] == '0.0.0.0')}/cgi-bin"
+    fetch = composing.fetch
+    assert fetch(shop.daemon.namespaces, f"{url}/order?one") == "taken 1"
+    composing.until(lambda: fetch(shop.daemon.namespaces, f"{url}/done") == "done 1", "the order")
+    assert shop("exec", "-T", "redis", "redis-cli", "PING") == "PONG\n"
+    shop("up", "-d", "--force-recreate", "--scale", "worker=2")
+    for service in ("redis", "web", "worker"):
+        pid = shop.inspect(service)["State"]["Pid"]
+        assert str(FIRST) in Path(f"/proc/{pid}/uid_map").read_text(), service
+    assert fetch(shop.daemon.namespaces, f"{url}/done") == "done 1"
+    shop("down", "-v", "--rmi", "local")
+    assert not any(shop.own().values())

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -157,6 +158,26 @@ def test_servers_that_were_asked_for_are_asked_by_way_of_the_container_s_network
             dns.send(connection, dns.query("far.test"))
             assert dns.receive(connection).records == ["192.0.2.9"]
             assert [peer for _, _, peer in said.seen] == [outside.gateway] * 2
+
+
+def test_the_resolver_does_not_ask_itself(site: Daemon, begin: Begin) -> None:
+    """`--dns 127.0.0.11`: alone it answers nothing, and beside a server outside that one is asked, once."""
+    with Host(site.namespaces) as outside:
+        said = Upstream(outside, lambda asked, _: dns.answer(asked, "192.0.2.9"), outside.address)
+        with said, Asker(begin("one", asked={"Dns": ["127.0.0.11"]})) as asker:
+            begun = time.monotonic()
+            assert asker.ask("far.test").code == dns.SERVFAIL
+            assert time.monotonic() - begun < 3
+            two = begin("two", asked={"Dns": ["127.0.0.11", outside.address]})
+            assert finds(two, "far.test") == ["192.0.2.9"]
+            assert said.names() == ["far.test"]
+
+
+def test_a_network_without_ipv4_asks_the_host_s_server_too(site: Daemon, begin: Begin, server: Upstream) -> None:
+    """By a container's own program; the server listens at the host's loopback."""
+    with network(site, "six", EnableIPv4=False, EnableIPv6=True):
+        said = site.shell("nslookup -type=a example.test.", HostConfig={"NetworkMode": "six"})
+    assert "192.0.2.1" in said and server.names() == ["example.test"]
 
 
 def test_an_internal_network_s_queries_stay_there(site: Daemon, begin: Begin, server: Upstream) -> None:
