@@ -36,6 +36,19 @@ def written(daemon: Daemon, kept: Kept, megabytes: int, json: bool) -> tuple[str
     return kept[daemon, json]
 
 
+def asked(daemon: Daemon, container: str, query: str, benchmark: BenchmarkFixture, rounds: int) -> bytes:
+    """The log with this query, asked for so many times over one connection."""
+    with daemon.connect() as connection:
+        arguments = (connection, container, f"stdout=1&{query}")
+        output: bytes = benchmark.pedantic(client.logs, arguments, rounds=rounds, warmup_rounds=1)
+    return output
+
+
+def milliseconds(benchmark: BenchmarkFixture) -> list[float]:
+    """What each round has taken."""
+    return [seconds * 1e3 for seconds in benchmark.stats.stats.data]
+
+
 @pytest.mark.parametrize(
     ("case", "json"),
     [
@@ -77,12 +90,9 @@ def test_the_end_of_a_long_log(
     json: bool,
 ) -> None:
     container, _ = written(daemon, kept, megabytes, json)
-    with daemon.connect() as connection:
-        repeats = pytestconfig.getoption("--repeats")
-        query = f"stdout=1&tail={TAIL}"
-        output = benchmark.pedantic(client.logs, (connection, container, query), rounds=repeats, warmup_rounds=1)
+    output = asked(daemon, container, f"tail={TAIL}", benchmark, pytestconfig.getoption("--repeats"))
     assert len(output) == TAIL * (stream.HEADER + stream.LINE)
-    record(case, daemon.peer.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])
+    record(case, daemon.peer.name, milliseconds(benchmark))
 
 
 @pytest.mark.case("json_since")
@@ -96,9 +106,6 @@ def test_a_time_of_which_the_log_has_nothing(
 ) -> None:
     """An engine that looks for the place does not read what is before it."""
     container, ended = written(daemon, kept, megabytes, True)
-    with daemon.connect() as connection:
-        rounds = min(5, pytestconfig.getoption("--repeats"))
-        query = f"stdout=1&since={ended:.6f}"
-        output = benchmark.pedantic(client.logs, (connection, container, query), rounds=rounds, warmup_rounds=1)
-    assert output == b""
-    record("json_since", daemon.peer.name, [seconds * 1e3 for seconds in benchmark.stats.stats.data])
+    rounds = min(5, pytestconfig.getoption("--repeats"))
+    assert asked(daemon, container, f"since={ended:.6f}", benchmark, rounds) == b""
+    record("json_since", daemon.peer.name, milliseconds(benchmark))

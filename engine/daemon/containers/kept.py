@@ -27,15 +27,15 @@ class Kept:
         self._room = room
         self._known = known
         self._lock = locks.Lock("kept answers")
-        self._rows: dict[str, tuple[object, Made]] = {}  # written under the lock; a row is never changed
+        self._rows: dict[str, tuple[tuple[object, ...], Made]] = {}  # written under the lock; a row is never changed
         self._taken = 0  # bytes; under the lock
 
-    def find(self, container_id: str, of: object) -> Made | None:
+    def find(self, container_id: str, of: tuple[object, ...]) -> Made | None:
         """What was made of equal values; None if nothing is kept that was."""
         row = self._rows.get(container_id)
         return row[1] if row is not None and row[0] == of else None
 
-    def keep(self, container_id: str, of: object, made: Made) -> None:
+    def keep(self, container_id: str, of: tuple[object, ...], made: Made) -> None:
         """Keep this instead of what was kept of the container."""
         size = _size(made)
         with self._lock:

@@ -52,7 +52,7 @@ def list_containers(engine: ContainerParts, asked: AskedListing) -> list[Object]
 
 
 def encoded(
-    engine: ContainerParts, asked: AskedListing, form: object, encode: Callable[[Object], bytes]
+    engine: ContainerParts, asked: AskedListing, form: tuple[int, int], encode: Callable[[Object], bytes]
 ) -> Iterator[bytes]:
     """What `encode` makes of each entry of `list_containers`, without sizes. Raises what that does.
 
@@ -107,7 +107,7 @@ def _chosen(engine: ContainerParts, asked: AskedListing) -> Iterator[tuple[Conta
             break
 
 
-def _made_of(container: Container, state: State, beside: _Beside, form: object) -> tuple[object, ...]:
+def _made_of(container: Container, state: State, beside: _Beside, form: tuple[int, int]) -> tuple[object, ...]:
     """All that decides an entry but its Status and what never changes in a container's life."""
     return (
         form,
