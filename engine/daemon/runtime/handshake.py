@@ -1,4 +1,4 @@
-"""Waiting for the messages of a monitor while a container or exec starts or is adopted, and the errors of that.
+"""The daemon's side of the start of a container or an exec: asks the spawner, and exchanges messages with the monitor.
 
 Runs in the threads that start a container or an exec, or that adopt one after a restart of the daemon. It holds no
 lock, because it waits. Each wait has a time limit: the monitor may be stopped, or be held up by a disk.
@@ -8,17 +8,21 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 
 from engine.annotating import TypeVar
+from engine.daemon.runtime import signalling
+from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Invalid, SystemFailure
 from engine.wire import codec, exitfile
 from engine.wire.channel import Channel
-from engine.wire.schema import Exited, Failed, Message, Started, Warned
+from engine.wire.schema import Exec, Exited, Failed, Message, NamespacesReady, Proceed, Start, Started, Warned
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_KILLED_SECONDS = 5.0
 START_SECONDS = 120.0
 """The most seconds from one message of a monitor to the next while a container starts. The longest step is a mount
 whose server does not answer; the kernel gives most of those up in less time. No other step takes nearly as long."""
@@ -52,6 +56,84 @@ class StartFailure(SystemFailure):
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.text)
         self.failed = failed
+
+
+def start(
+    spawner: Spawner,
+    container_id: str,
+    request: Start | bytes,
+    clients: list[socket.socket],
+    meanwhile: Callable[[], None],
+    connect: Callable[[int, int], None],
+    *,
+    ordinary: bool,
+    opened: tuple[int, ...],
+) -> tuple[Channel, Started]:
+    """Have the spawner make a container; meanwhile `meanwhile` does the daemon's part (cgroups, addresses).
+
+    connect: called with the pid and start time of process 1 once its namespaces exist; connects its networks
+    ordinary: the spawner may take a spare (`sandbox.stage.suits`); opened: what goes with a request of `births`
+    Returns the link to its monitor. Raises StartFailure with init's words when the command or the sandbox
+    cannot be made, SystemFailure when that takes too long, MonitorLost when the monitor has died, Unavailable.
+    """
+    ours, theirs = Channel.pair()
+    try:
+        with theirs:
+            descriptors = [theirs.fileno(), *opened, *(client.fileno() for client in clients)]
+            spawner.send(request, descriptors, ordinary=ordinary)
+        try:
+            meanwhile()
+            ready = expect(ours, NamespacesReady, container_id)
+            connect(ready.pid, ready.pid_start)
+        except (TooSlow, StartFailure):
+            raise
+        except BaseException:
+            let_end(ours, container_id, _KILLED_SECONDS)
+            raise
+        ours.send(Proceed())
+        try:
+            started = expect(ours, Started, container_id)
+        except TooSlow:
+            # The monitor was told to go on. It would run the container later, unknown to the daemon.
+            if not signalling.kill_and_wait(ready.pid, ready.pid_start, _KILLED_SECONDS):
+                log.error("container %s: its process %d does not end after SIGKILL", container_id, ready.pid)
+            raise
+    except (BrokenPipeError, ConnectionResetError) as error:
+        ours.close()
+        raise MonitorLost("the container's monitor has died while it started") from error
+    except BaseException:
+        ours.close()
+        raise
+    return ours, started
+
+
+def enter(
+    spawner: Spawner,
+    exec_id: str,
+    request: Exec | bytes,
+    descriptors: list[int],
+    home: Callable[[Channel], None],
+    *,
+    ordinary: bool,
+) -> tuple[Channel, Started]:
+    """Have the spawner make an exec in a container. descriptors: pidfd of process 1, then the clients' sockets.
+
+    home: called with the link before the request is sent; sends the monitor its home (see `endpoint.HOME`)
+    Returns the link to its monitor. Raises StartFailure, MonitorLost, Unavailable.
+    """
+    ours, theirs = Channel.pair()
+    try:
+        with theirs:
+            home(ours)  # queued in the link before the request: a next daemon finds the exec whenever this one dies
+            spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
+        started = expect(ours, Started, f"exec {exec_id}")
+    except (BrokenPipeError, ConnectionResetError) as error:
+        ours.close()
+        raise MonitorLost("the exec's monitor has died while it started") from error
+    except BaseException:
+        ours.close()
+        raise
+    return ours, started
 
 
 def expect(link: Channel, kind: type[T], name: str, seconds: float | None = None) -> T:

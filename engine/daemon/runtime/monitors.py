@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from engine.daemon import busy, locks
-from engine.daemon.runtime import handshake, signalling, worker
-from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure, TooSlow
+from engine.daemon.runtime import handshake, worker
+from engine.daemon.runtime.handshake import SilentMonitor, TooSlow
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.wire import endpoint, waits
@@ -28,8 +28,6 @@ from engine.wire.schema import (
     Detached,
     Exec,
     Exited,
-    NamespacesReady,
-    Proceed,
     Resize,
     Start,
     Started,
@@ -41,7 +39,6 @@ log = logging.getLogger(__name__)
 
 _GREETING_SECONDS = 3.0
 _WAITED_SECONDS = 0.01  # for a greeting that `call` has waited for already
-_KILLED_SECONDS = 5.0
 _SEND_SECONDS = 10
 """How long a monitor may read nothing of what it is sent; a few hundred messages fit before a send blocks."""
 _SEND_LIMIT = struct.pack("ll", _SEND_SECONDS, 0)  # struct timeval
@@ -94,41 +91,10 @@ class Monitors:
         ordinary: bool = False,
         opened: tuple[int, ...] = (),
     ) -> Started:
-        """Have the spawner make a container; meanwhile `meanwhile` does the daemon's part (cgroups, addresses).
-
-        connect: called with the pid and start time of process 1 once its namespaces exist; connects its networks
-        ordinary: the spawner may take a spare (`sandbox.stage.suits`); opened: what goes with a request of `births`
-        The link is not watched yet (see `keep`). Raises StartFailure with init's words when the command or the sandbox
-        cannot be made, SystemFailure when that takes too long, MonitorLost when the monitor has died, Unavailable.
-        """
-        ours, theirs = Channel.pair()
-        try:
-            with theirs:
-                descriptors = [theirs.fileno(), *opened, *(client.fileno() for client in clients)]
-                self._spawner.send(start, descriptors, ordinary=ordinary)
-            try:
-                meanwhile()
-                ready = handshake.expect(ours, NamespacesReady, container_id)
-                connect(ready.pid, ready.pid_start)
-            except (TooSlow, StartFailure):
-                raise
-            except BaseException:
-                handshake.let_end(ours, container_id, _KILLED_SECONDS)
-                raise
-            ours.send(Proceed())
-            try:
-                started = handshake.expect(ours, Started, container_id)
-            except TooSlow:
-                # The monitor was told to go on. It would run the container later, unknown to the daemon.
-                if not signalling.kill_and_wait(ready.pid, ready.pid_start, _KILLED_SECONDS):
-                    log.error("container %s: its process %d does not end after SIGKILL", container_id, ready.pid)
-                raise
-        except (BrokenPipeError, ConnectionResetError) as error:
-            ours.close()
-            raise MonitorLost("the container's monitor has died while it started") from error
-        except BaseException:
-            ours.close()
-            raise
+        """Have the spawner make a container, as `handshake.start` does. The link is not watched yet (see `keep`)."""
+        ours, started = handshake.start(
+            self._spawner, container_id, start, clients, meanwhile, connect, ordinary=ordinary, opened=opened
+        )
         self._have(container_id, ours, started)
         return started
 
@@ -149,23 +115,8 @@ class Monitors:
         *,
         ordinary: bool = True,
     ) -> Started:
-        """Have the spawner make an exec in a container. descriptors: pidfd of process 1, then the clients' sockets.
-
-        home: called with the link before the request is sent; sends the monitor its home (see `endpoint.HOME`)
-        The link is not watched yet (see `keep`). Raises StartFailure, MonitorLost, Unavailable.
-        """
-        ours, theirs = Channel.pair()
-        try:
-            with theirs:
-                home(ours)  # queued in the link before the request: a next daemon finds the exec whenever this one dies
-                self._spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
-            started = handshake.expect(ours, Started, f"exec {exec_id}")
-        except (BrokenPipeError, ConnectionResetError) as error:
-            ours.close()
-            raise MonitorLost("the exec's monitor has died while it started") from error
-        except BaseException:
-            ours.close()
-            raise
+        """Have the spawner make an exec in a container, as `handshake.enter` does. The link is not watched yet."""
+        ours, started = handshake.enter(self._spawner, exec_id, request, descriptors, home, ordinary=ordinary)
         self._have(exec_id, ours)
         return started
 

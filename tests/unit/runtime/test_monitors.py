@@ -343,7 +343,7 @@ def test_a_daemons_part_that_fails_ends_the_monitor_before_the_start_has_failed(
 
 
 def test_a_monitor_that_does_not_end_is_not_waited_for_long(links, monkeypatch, caplog):
-    monkeypatch.setattr(module, "_KILLED_SECONDS", 0.05)
+    monkeypatch.setattr(handshake, "_KILLED_SECONDS", 0.05)
     monitor = play(links, NamespacesReady(7, 8), Warned("still here"))
 
     def connect(pid, pid_start):

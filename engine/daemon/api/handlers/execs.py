@@ -9,7 +9,7 @@ from engine.daemon.api.handlers.containers.everyday import terminal_size
 from engine.daemon.api.request import Request
 from engine.daemon.containers.exec import verbs as executing
 from engine.daemon.containers.exec.known import Exec
-from engine.daemon.containers.life import told
+from engine.daemon.containers.life import current
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
@@ -28,7 +28,7 @@ def create(engine: DaemonParts, request: Request) -> Response:
         raise Invalid("No exec command specified")
     if _size(request, asked) is None:
         asked.pop("ConsoleSize", None)
-    container = told.find(engine, request.parameters["id"])
+    container = current.find(engine, request.parameters["id"])
     return Json({"Id": executing.create(engine, container, asked).id}, 201)
 
 

@@ -10,7 +10,7 @@ from engine.daemon.api.answers import JSON_TYPE, Empty, Json, Response, encode_j
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import around_last
 from engine.daemon.containers import naming
-from engine.daemon.containers.life import told
+from engine.daemon.containers.life import current
 from engine.daemon.containers.output import attach as attaching
 from engine.daemon.containers.output import logs as reading
 from engine.daemon.containers.output import resize as resizing
@@ -58,7 +58,7 @@ _WAITED = {chunked: _waited(chunked) for chunked in (False, True)}
 
 
 def _container(engine: DaemonParts, request: Request) -> Container:
-    return told.find(engine, request.parameters["id"])
+    return current.find(engine, request.parameters["id"])
 
 
 def _stream_type(container: Container, request: Request) -> str:
@@ -80,7 +80,7 @@ def create(engine: DaemonParts, request: Request) -> Response:
 
 def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/json: list containers."""
-    told.meet_all(engine)
+    current.bring_all(engine)
     query = request.query
     filters = query.filters()
     for name in ("since", "before"):

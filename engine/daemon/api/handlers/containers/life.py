@@ -5,7 +5,7 @@ Each function runs in its request's thread and decides only what belongs to HTTP
 
 from engine.daemon.api.answers import Empty, Json, Response
 from engine.daemon.api.request import Request
-from engine.daemon.containers.life import told
+from engine.daemon.containers.life import current
 from engine.daemon.containers.verbs import pause as pausing
 from engine.daemon.containers.verbs import prune as pruning
 from engine.daemon.containers.verbs import rename as renaming
@@ -18,7 +18,7 @@ def restart(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/restart: stop a container and start it again."""
     query, reference = request.query, request.parameters["id"]
     timeout = query.number("t")
-    container = told.find(engine, reference)
+    container = current.find(engine, reference)
     try:
         restarting.restart(engine, container, query.text("signal") or None, timeout)
     except EngineError as error:
@@ -30,25 +30,25 @@ def restart(engine: DaemonParts, request: Request) -> Response:
 
 def rename(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/rename: give a container another name."""
-    renaming.rename(engine, told.find(engine, request.parameters["id"]), request.query.text("name"))
+    renaming.rename(engine, current.find(engine, request.parameters["id"]), request.query.text("name"))
     return Empty()
 
 
 def pause(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/pause: freeze the processes of a container."""
-    pausing.pause(engine, told.find(engine, request.parameters["id"]))
+    pausing.pause(engine, current.find(engine, request.parameters["id"]))
     return Empty()
 
 
 def unpause(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/unpause: let the processes of a frozen container go on."""
-    pausing.unpause(engine, told.find(engine, request.parameters["id"]))
+    pausing.unpause(engine, current.find(engine, request.parameters["id"]))
     return Empty()
 
 
 def prune(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/prune: remove the stopped containers that the filters choose."""
     chosen = pruning.compile_filters(request.query.filters(pruning.FILTERS))
-    told.meet_all(engine)
+    current.bring_all(engine)
     removed, reclaimed = pruning.prune(engine, chosen)
     return Json({"ContainersDeleted": removed, "SpaceReclaimed": reclaimed})

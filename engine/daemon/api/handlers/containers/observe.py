@@ -6,7 +6,7 @@ save the memory.
 
 from engine.daemon.api.answers import JSON_TYPE, Json, Response
 from engine.daemon.api.request import Request
-from engine.daemon.containers.life import told
+from engine.daemon.containers.life import current
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, SystemFailure
 from engine.late import TYPE_CHECKING, late
@@ -22,7 +22,7 @@ else:
 def stats(engine: DaemonParts, request: Request) -> Response | None:
     """GET /containers/{id}/stats: resource usage, once or as a stream of JSON lines."""
     query = request.query
-    container = told.find(engine, request.parameters["id"])
+    container = current.find(engine, request.parameters["id"])
     streamed, one_shot = query.flag("stream", True), query.flag("one-shot")
     if streamed and one_shot:
         raise Invalid("cannot have stream=true and one-shot=true")
@@ -42,6 +42,6 @@ def stats(engine: DaemonParts, request: Request) -> Response | None:
 
 def top(engine: DaemonParts, request: Request) -> Response:
     """GET /containers/{id}/top: the processes of a container, in the columns that `ps_args` asks for."""
-    container = told.find(engine, request.parameters["id"])
+    container = current.find(engine, request.parameters["id"])
     titles, processes = looking.top(engine, container, request.query.text("ps_args") or "-ef")
     return Json({"Processes": processes, "Titles": titles})

@@ -9,7 +9,7 @@ import socket
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.request import Request
-from engine.daemon.containers.life import told
+from engine.daemon.containers.life import current
 from engine.daemon.containers.output import attach as attaching
 from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime.background import later
@@ -26,7 +26,7 @@ else:
 def attach(engine: DaemonParts, request: Request) -> Response | None:
     """GET /containers/{id}/attach/ws: connect the client with the container's input and output."""
     # Only this endpoint needs the WebSocket protocol, so an idle daemon does not load it.
-    container = told.find(engine, request.parameters["id"])
+    container = current.find(engine, request.parameters["id"])
     query = request.query
     every = not versions.chooses_streams(request.version)
     asked = attaching.AskedAttach(

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from engine.daemon.containers import states
-from engine.daemon.containers.life import told
+from engine.daemon.containers.life import current
 from engine.daemon.containers.roster import Roster
 from engine.daemon.runtime.monitors import Monitors
 from engine.errors import NotFound
@@ -23,7 +23,7 @@ class Told:
     """An engine with one container that runs, and the test's end of the link to its monitor."""
 
     def __init__(self, root, monkeypatch):
-        monkeypatch.setattr(told, "_SECONDS", SECONDS)
+        monkeypatch.setattr(current, "_SECONDS", SECONDS)
         self.engine = make_engine(root)
         self.engine.monitors = Monitors(None, self._end, lambda _: None)
         self.gate, self.failing = threading.Event(), False
@@ -80,7 +80,7 @@ def test_an_end_that_was_told_is_waited_for(at, which, before, taken):
         until(lambda: at.engine.monitors._ending)
     else:
         at.engine.monitors.keep(at.one.id)
-    find = (lambda: told.find(at.engine, "one")) if which == "one" else (lambda: told.meet_all(at.engine))
+    find = (lambda: current.find(at.engine, "one")) if which == "one" else (lambda: current.bring_all(at.engine))
     thread, shown = at.asking(find)
     time.sleep(0.05)
     assert shown == []
@@ -96,8 +96,8 @@ def test_what_runs_is_not_waited_for(at, kept):
     if kept:
         at.watch()
     at.monitor.send(Detached())
-    assert took(lambda: told.find(at.engine, "one")) < SECONDS / 2
-    assert took(lambda: told.meet_all(at.engine)) < SECONDS / 2
+    assert took(lambda: current.find(at.engine, "one")) < SECONDS / 2
+    assert took(lambda: current.bring_all(at.engine)) < SECONDS / 2
     assert at.one.snapshot().status == "running"
 
 
@@ -105,13 +105,13 @@ def test_what_waits_for_its_next_run_is_not_waited_for(at):
     """It counts as running, and has no monitor: its next run may never end."""
     at.engine.monitors.drop(at.one.id)
     at.one.state.status = "restarting"
-    assert took(lambda: told.find(at.engine, "one")) < SECONDS / 2
+    assert took(lambda: current.find(at.engine, "one")) < SECONDS / 2
 
 
 def test_what_has_a_silent_monitor_is_not_waited_for(at):
     """Of an earlier daemon: it has not answered, so there is no link."""
     at.engine.monitors.drop(at.one.id)
-    assert took(lambda: told.find(at.engine, "one")) < SECONDS / 2
+    assert took(lambda: current.find(at.engine, "one")) < SECONDS / 2
 
 
 def test_an_end_that_could_not_be_recorded_is_not_waited_for_again(at, caplog):
@@ -120,17 +120,17 @@ def test_an_end_that_could_not_be_recorded_is_not_waited_for_again(at, caplog):
     at.watch()
     at.monitor.send(Exited(3, 10))
     until(lambda: "was not recorded" in caplog.text and not at.engine.monitors.ends(at.one.id))
-    assert took(lambda: told.find(at.engine, "one")) < SECONDS / 2
+    assert took(lambda: current.find(at.engine, "one")) < SECONDS / 2
 
 
 def test_an_end_that_takes_too_long_holds_up_no_request(at, monkeypatch):
-    monkeypatch.setattr(told, "_SECONDS", 0.1)
+    monkeypatch.setattr(current, "_SECONDS", 0.1)
     at.watch()
     at.monitor.send(Exited(3, 10))
-    assert told.find(at.engine, "one").snapshot().status == "running"
-    told.meet_all(at.engine)
+    assert current.find(at.engine, "one").snapshot().status == "running"
+    current.bring_all(at.engine)
 
 
 def test_what_is_not_there_is_not_found(at):
     with pytest.raises(NotFound):
-        told.find(at.engine, "two")
+        current.find(at.engine, "two")

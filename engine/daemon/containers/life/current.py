@@ -19,19 +19,19 @@ _SECONDS = 5.0
 def find(engine: ContainerParts, reference: str) -> Container:
     """The container as `Roster.find` finds it, with the end that its monitor has told. Raises what that raises."""
     container = engine.containers.find(reference)
-    _meet(engine, container, _SECONDS)
+    _bring(engine, container, _SECONDS)
     return container
 
 
-def meet_all(engine: ContainerParts) -> None:
+def bring_all(engine: ContainerParts) -> None:
     """The same for all containers: wait for all ends that are told now, and `_SECONDS` for all together."""
     latest = time.monotonic() + _SECONDS
     for name in engine.monitors.ending():
         with contextlib.suppress(NotFound):  # an exec's, or the container has been removed
-            _meet(engine, engine.containers.find(name), max(latest - time.monotonic(), 0.0))
+            _bring(engine, engine.containers.find(name), max(latest - time.monotonic(), 0.0))
 
 
-def _meet(engine: ContainerParts, container: Container, seconds: float) -> None:
+def _bring(engine: ContainerParts, container: Container, seconds: float) -> None:
     with container.changed:
         run, alive = container.exits, container.state.alive
     # A container that waits for its next run (`restarting`) has no monitor, and its next end may never come.
