@@ -1,7 +1,8 @@
 """Takes the words for readers out of a source, and leaves each line where it was, so that tracebacks stay right.
 
 Pure. Docstrings and comments are more than a third of the engine's sources; nothing reads them at run time. Nor does
-anything read the types of functions' parameters and results; the fields of classes keep theirs.
+anything read the types of functions' parameters, results and variables; the fields of classes keep theirs. A line is
+indented by one space a level, and not at all where it continues another one.
 """
 
 import ast
@@ -29,7 +30,23 @@ def without_words(source: str) -> str:
                 case ast.Expr(value=ast.Constant(value=str())):
                     # Something must stay in a function; before an import from __future__ nothing may.
                     _blank(lines, statement, b"" if isinstance(node, ast.Module) else b"0")
-    return b"\n".join(lines).decode().rstrip() + "\n"
+    return _narrow(b"\n".join(lines).decode().rstrip() + "\n")
+
+
+def _narrow(source: str) -> str:
+    lines = source.split("\n")
+    level, begins, last = 0, True, 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.INDENT, tokenize.DEDENT):
+            level += 1 if token.type == tokenize.INDENT else -1
+        elif token.type == tokenize.NEWLINE:
+            begins = True
+        elif token.type not in (tokenize.NL, tokenize.ENDMARKER):
+            row = token.start[0]
+            if row > last and not lines[row - 1][: token.start[1]].strip():
+                lines[row - 1] = " " * (level if begins else 0) + lines[row - 1].lstrip()
+            begins, last = False, token.end[0]  # what a text has in its further lines is part of it
+    return "\n".join(lines)
 
 
 def _types(tree: ast.Module, lines: list[bytes]) -> Iterator[tuple[int, int, int]]:
@@ -42,6 +59,19 @@ def _types(tree: ast.Module, lines: list[bytes]) -> Iterator[tuple[int, int, int
             sign = lines[row].rfind(b"->", 0, column)
             if sign >= 0 and not lines[row][sign + 2 : column].strip() and node.returns.end_lineno == row + 1:
                 yield row, len(lines[row][:sign].rstrip()), node.returns.end_col_offset or 0
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _variables(node)
+
+
+def _variables(function: ast.AST) -> Iterator[tuple[int, int, int]]:
+    """The types of the function's own variables; a class in it has fields."""
+    for node in ast.iter_child_nodes(function):
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            row, end = node.target.end_lineno or 0, node.target.end_col_offset or 0
+            if row == node.annotation.end_lineno and node.simple:
+                yield row - 1, end, node.annotation.end_col_offset or 0
+        elif not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _variables(node)
 
 
 def _blank(lines: list[bytes], statement: ast.Expr, instead: bytes) -> None:
