@@ -19,6 +19,7 @@
 #define OPEN_DIRECTORIES 48
 #define NAME_SIZE 257 /* a prefix of 155 bytes, a slash, a name of 100, and NUL */
 #define LINK_SIZE 101
+#define LARGE (1 << 20) /* bytes of a file that is written to the disk at once, so that a flush has less to wait for */
 #define LATEST 9223372036 /* seconds, as nanoseconds in 63 bits */
 #define USTAR "ustar\00000" /* with the version */
 #define WHITEOUT ".wh."
@@ -277,6 +278,8 @@ static int write_file(struct mux_extract *extract, const uint8_t *bytes, size_t 
     times_of(member, times);
     if (fchown(extract->file, member->uid, member->gid) < 0) return -errno;
     if (fchmod(extract->file, member->mode) < 0 || futimens(extract->file, times) < 0) return -errno;
+    /* Whether it can be begun is of no matter: only the flush makes a layer durable. */
+    if (member->size >= LARGE) sync_file_range(extract->file, 0, 0, SYNC_FILE_RANGE_WRITE);
     close(extract->file);
     extract->file = -1;
     told->size += (member->size + ALLOCATION - 1) / ALLOCATION * ALLOCATION;

@@ -25,7 +25,11 @@ _SPACE_STEP = 16 * 1024 * 1024
 _PARTIAL_AGE = 24 * 3600
 _PARTIAL = ".partial"
 
-_syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+_libc = ctypes.CDLL(None, use_errno=True)
+_syncfs = _libc.syncfs
+_sync_file_range = _libc.sync_file_range
+_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_SYNC_FILE_RANGE_WRITE = 2
 
 
 def digest_of(data: bytes) -> str:
@@ -62,6 +66,14 @@ def append(fd: int, data: bytes) -> None:
         raise NoSpace(f"failed to write a blob: {os.strerror(error.errno or errno.EIO).lower()}") from error
 
 
+def write_back(fd: int, start: int, count: int) -> None:
+    """Have the kernel begin to write these bytes of a file to the disk, so that a later `flush` waits for less.
+
+    It waits for nothing, and whether it can is of no matter: only `flush` makes anything durable.
+    """
+    _sync_file_range(fd, start, count, _SYNC_FILE_RANGE_WRITE)
+
+
 class Incoming:
     """A blob that is being written: `write` bytes, then `keep`; a context that deletes the blob unless it was kept."""
 
@@ -89,8 +101,9 @@ class Incoming:
         self.size += len(data)
         self._unchecked += len(data)
         if self._unchecked >= _SPACE_STEP:
-            self._unchecked = 0
             check_space(self._fd)
+            write_back(self._fd, self.size - self._unchecked, self._unchecked)
+            self._unchecked = 0
         return len(data)
 
     @property

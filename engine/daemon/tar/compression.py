@@ -135,6 +135,7 @@ class Peeked:
 
     def __init__(self, source: Source):
         self._source = source
+        self._into: Callable[[Buffer], int] | None = getattr(source, "readinto", None)
         self._head = _read_up_to(source, _HEAD)
         self.form = detect(self._head)
 
@@ -144,6 +145,15 @@ class Peeked:
             data, self._head = self._head[:count], self._head[count:]
             return data
         return self._source.read(count)
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill the buffer with bytes that come at once, as they stand in the source; returns their number."""
+        if self._into is not None and not self._head:
+            return self._into(buffer)
+        view = memoryview(buffer)
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
 
 
 class Unpacked(io.RawIOBase):
@@ -167,13 +177,9 @@ class Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         """Fill the buffer with bytes that come at once; returns their number, 0 after the end of the last member."""
-        view = memoryview(buffer)
-        return self._plain(view) if self._member is None else self._unpack(self._member, view)
-
-    def _plain(self, buffer: memoryview) -> int:
-        data = self._source.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        if self._member is None:
+            return self._source.readinto(buffer)
+        return self._unpack(self._member, memoryview(buffer))
 
     def _unpack(self, member: Decompressor, buffer: memoryview) -> int:
         while True:

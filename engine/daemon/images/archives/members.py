@@ -286,19 +286,25 @@ class _Feed(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         """Fill the buffer as far as the present piece goes."""
-        view = memoryview(buffer)
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+        self._next()
+        view, left = memoryview(buffer), memoryview(self._piece)[self._place :]
+        count = min(len(view), len(left))
+        view[:count] = left[:count]
+        self._place += count
+        return count
 
-    def read(self, count: int = -1) -> bytes:
-        """The next bytes of the present piece, at most `count`; empty at the end. Raises Invalid after an abort."""
+    def _next(self) -> None:
+        """Take the next piece where the present one is used up. Raises Invalid after an abort."""
         if self._place == len(self._piece) and not self._ended:
             piece = self.pieces.get()
             self._ended = not piece
             if piece is None:
                 raise Invalid("unexpected EOF")
             self._piece, self._place = piece, 0
+
+    def read(self, count: int = -1) -> bytes:
+        """The next bytes of the present piece, at most `count`; empty at the end. Raises Invalid after an abort."""
+        self._next()
         start = self._place
         self._place = len(self._piece) if count < 0 else min(start + count, len(self._piece))
         return self._piece[start : self._place]

@@ -144,10 +144,11 @@ class LayerStore:
         """
         with self._numbered() as number:
             tar, form = _uncompressed(source, plain)
-            if hashed is None or form:  # the digest of a layer is that of its uncompressed tar
-                tar = hashing = Hashing(tar)
-                hashed = hashing.digest
             with contextlib.nullcontext(tar) if abandon is None else ahead.Ahead(tar, abandon) as stream:
+                if hashed is None or form:  # the digest of a layer is that of its uncompressed tar
+                    # Not on the thread that reads ahead: to decompress takes longer than to unpack.
+                    stream = hashing = Hashing(stream)
+                    hashed = hashing.digest
                 size, implied = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
             found = hashed()
             if diff_id and found != diff_id:

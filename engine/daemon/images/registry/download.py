@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 
-from engine.daemon.images.content import Content, append
+from engine.daemon.images.content import Content, append, write_back
 from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.jsontext import Object
@@ -341,7 +341,8 @@ class _Partial:
         self.done += len(data)
         self._unchecked += len(data)
         if self._unchecked >= _SPACE_STEP:
-            self._unchecked = 0
             check_space(self._fd)
+            write_back(self._fd, self.done - self._unchecked, self._unchecked)
+            self._unchecked = 0
         self.arriving.came(self._fd, self.done)
         self._progress(self.done)

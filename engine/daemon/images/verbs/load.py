@@ -28,6 +28,7 @@ from engine.errors import Invalid, NotFound
 
 # Bytes allowed after an archive's end, since tar programs pad their last record.
 _MOST_TRAILING = 64 << 20
+_BUFFER = 64 << 10
 # Each image is synced to the disk by itself, so many of them take long.
 _MOST_IMAGES = 1_000
 _MOST_MANIFESTS = 1_000
@@ -44,7 +45,8 @@ def load(store: Catalogue, stream: Source, progress: Progress, wanted: Sequence[
     Raises Invalid, NotFound, SystemFailure.
     """
     with store.session() as session, contextlib.closing(Members(store, session, progress)) as members:
-        outer = io.BufferedReader(Unpacked(stream), PIECE)
+        # Far smaller than a piece, most of which is read to where it stays then.
+        outer = io.BufferedReader(Unpacked(stream), _BUFFER)
         members.read(tar.TarReader(outer))
         _read_to_the_end(outer)
         images = []
