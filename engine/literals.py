@@ -9,6 +9,7 @@ one look at each of its characters.
 import re
 
 from engine.errors import Invalid
+from engine.regex import regex
 
 INT64 = (-(2**63), 2**63 - 1)
 UINT64 = (0, 2**64 - 1)
@@ -19,9 +20,9 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 BOOLEANS = {**dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}
 
 _ESCAPED = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
-_INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
-_DIGITS = re.compile(r"[0-9]*")
-_OCTAL = re.compile(r"0*([0-7]+)")
+_INTEGER = regex(r"([+-]?)0*([0-9]+)")
+_DIGITS = regex(r"[0-9]*")
+_OCTAL = regex(r"0*([0-7]+)")
 # A number of so many digits is far above every limit, so further digits do not matter.
 _MOST_DIGITS = 30
 
@@ -35,10 +36,10 @@ _NANOSECONDS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_NUMBER = re.compile(r"(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))")
-_UNIT = re.compile(r"[^.0-9]+")
+_NUMBER = regex(r"(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))")
+_UNIT = regex(r"[^.0-9]+")
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE | re.ASCII)
+_SIZE = regex(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 

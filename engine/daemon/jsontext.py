@@ -11,6 +11,7 @@ import re
 
 from engine.annotating import Any
 from engine.errors import Invalid
+from engine.regex import regex
 
 Object = dict[str, Any]
 """A JSON object whose members are looked up by name; a schema, or the code that made it, says which ones it has."""
@@ -22,7 +23,7 @@ _FEWEST_PAST_64_BITS = 20  # characters: 20 digits, or 19 and a sign; a shorter 
 _LOWEST = -(1 << 63)  # of 64 bits; as long as that are numbers below it too
 # Matches a string, whose brackets do not count, or a bracket. A string without an end counts to the last byte:
 # otherwise the search would begin anew at each quote that follows, which takes hours for a document of megabytes.
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+_TOKEN = regex(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 def parse(data: bytes | str, what: str) -> object:

@@ -8,11 +8,11 @@ administrator has forbidden in modprobe.d(5) is not loaded.
 import errno
 import logging
 import os
-import re
 from collections.abc import Iterable, Iterator
 
 from engine.errors import Unavailable
 from engine.kernel import syscalls
+from engine.regex import regex
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _FORBIDDING = (
     "/usr/lib/modprobe.d",
     "/lib/modprobe.d",
 )
-_NAME = re.compile(r"([^/]+)\.ko(\.[a-z]+)?")
+_NAME = regex(r"([^/]+)\.ko(\.[a-z]+)?")
 
 
 def stand_in(names: Iterable[str]) -> None:

@@ -6,10 +6,10 @@ after it, no line is folded, a body has one length. Anything else raises `BadReq
 is unknown, and the connection must be closed.
 """
 
-import re
 from collections.abc import Callable
 
 from engine.errors import Invalid
+from engine.regex import regex
 
 HEAD_LIMIT = 64 * 1024
 CHUNK_LINE_LIMIT = 1024
@@ -17,16 +17,16 @@ TRAILER_LIMIT = 8 * 1024
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _VALUE = r"[^\x00-\x08\x0a-\x1f\x7f]*"
-_REQUEST_LINE = re.compile(rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.([0-9])\r\n")
-_FIELD = re.compile(rf"({_TOKEN}):({_VALUE})\r\n")
-_TRAILER = re.compile(rf"{_TOKEN}:{_VALUE}".encode("latin-1"))
-_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
-_BAD_START = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z\r]")
-_AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_ENCODED = re.compile(rb"%([0-9A-Fa-f]{2})")
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
-_LENGTH = re.compile(r"[0-9]{1,18}")
+_REQUEST_LINE = regex(rf"({_TOKEN}) ([!-~\x80-\xff]+) HTTP/1\.([0-9])\r\n")
+_FIELD = regex(rf"({_TOKEN}):({_VALUE})\r\n")
+_TRAILER = regex(rf"{_TOKEN}:{_VALUE}".encode("latin-1"))
+_BARE_LINE_FEED = regex(rb"(?<!\r)\n")
+_BAD_START = regex(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z\r]")
+_AUTHORITY = regex(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
+_BAD_ESCAPE = regex(r"%(?![0-9A-Fa-f]{2})")
+_ENCODED = regex(rb"%([0-9A-Fa-f]{2})")
+_CHUNK_LINE = regex(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?")
+_LENGTH = regex(r"[0-9]{1,18}")
 
 _REASONS = {
     101: "UPGRADED",  # docker's own word; RFC 9110 leaves the reason phrase free

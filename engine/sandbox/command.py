@@ -7,10 +7,10 @@ and give the container a way to the host's file (CVE-2019-5736).
 
 import errno
 import os
-import re
 import stat
 
 from engine.kernel.beneath import open_beneath
+from engine.regex import regex
 
 NOT_FOUND = 127
 NOT_RUNNABLE = 126
@@ -21,7 +21,7 @@ _ESCAPED = {
     "\\": r"\\",
     **dict(zip("\a\b\f\n\r\t\v", (rf"\{letter}" for letter in "abfnrtv"), strict=True)),
 }
-_FIRST_LINE = re.compile(rb"#![ \t]*([^ \t\n\0]+)")
+_FIRST_LINE = regex(rb"#![ \t]*([^ \t\n\0]+)")
 
 
 class Refusal(Exception):

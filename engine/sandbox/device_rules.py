@@ -10,6 +10,7 @@ import re
 from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.literals import natural
+from engine.regex import regex
 
 DEFAULT: tuple[str, ...] = (
     "c *:* m",
@@ -26,7 +27,7 @@ DEFAULT: tuple[str, ...] = (
 )
 """The rules of a container that is not privileged: make any node, use docker's default devices and terminals."""
 
-_FORM = re.compile(r"([acb]) ([0-9]{1,10}|\*):([0-9]{1,10}|\*) ([rwm]{1,3})", re.ASCII)
+_FORM = regex(r"([acb]) ([0-9]{1,10}|\*):([0-9]{1,10}|\*) ([rwm]{1,3})", re.ASCII)
 _LARGEST = (1 << 32) - 1
 
 

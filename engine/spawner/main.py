@@ -13,7 +13,7 @@ import gc
 import os
 import signal
 
-from engine import dataclass, origin
+from engine import dataclass, origin, regex
 from engine.kernel import title, variables
 from engine.late import TYPE_CHECKING, late
 from engine.monitor import main as monitor
@@ -48,6 +48,7 @@ def serve(requests: Channel, muxer: str, stage: str) -> int:
     variables.forget_copies()
     origin.settle()
     dataclass.settle()
+    regex.settle()
     gc.collect()
     gc.freeze()
     gc.disable()

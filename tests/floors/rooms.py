@@ -4,7 +4,7 @@
 # stream is to its reader.
 DAEMONS_OWN = {
     *("engine.daemon.busy", "engine.daemon.locks", "engine.daemon.measured"),
-    *("engine.daemon.parts", "engine.daemon.streams"),
+    *("engine.daemon.latepart", "engine.daemon.parts", "engine.daemon.streams"),
 }
 TYPES = "engine.daemon.parts"
 OPEN_TO_ALL = (
@@ -16,6 +16,7 @@ OPEN_TO_ALL = (
     "engine.late",
     "engine.dataclass",
     "engine.annotating",
+    "engine.regex",
     "engine.origin",
     "engine.tool",
 )
@@ -37,6 +38,7 @@ ROOMS = {
     "engine.muxer": ("_muxer",),
     "engine.late": (),
     "engine.dataclass": (),
+    "engine.regex": (),
     "engine.annotating": (),
     "engine.tool": (),
     # Runs before there is an engine.

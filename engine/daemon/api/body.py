@@ -8,7 +8,6 @@ and stand in `schemas`.
 """
 
 import json
-import re
 from collections.abc import Callable
 from functools import cached_property
 
@@ -18,6 +17,7 @@ from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.late import TYPE_CHECKING, late
 from engine.literals import integer
+from engine.regex import regex
 
 if TYPE_CHECKING:  # loaded by the first body that is no JSON
     from engine.daemon.api import jsonerror
@@ -28,7 +28,7 @@ else:
 DEPTH_LIMIT = 200
 
 _JSON_TYPE = "application/json"
-_MEDIA_TYPE = re.compile(r"\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*(?:;.*)?")
+_MEDIA_TYPE = regex(r"\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+/[!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*(?:;.*)?")
 _SPACE = " \t\r\n"
 
 

@@ -5,14 +5,14 @@ Pure but for the random choice; used by the daemon's request threads. The roster
 """
 
 import os
-import re
 from collections.abc import Callable
 
 from engine.errors import Invalid
 from engine.literals import quoted
+from engine.regex import regex
 
 _RULE = "[a-zA-Z0-9][a-zA-Z0-9_.-]"
-_VALID = re.compile(f"/?{_RULE}+")
+_VALID = regex(f"/?{_RULE}+")
 
 _MOOD_WORDS = (
     "able airy alert ample apt avid bold brave brief bright brisk calm candid careful cheerful civil clear clever "

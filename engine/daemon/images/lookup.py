@@ -12,8 +12,9 @@ from engine.daemon.images.image import Image, load
 from engine.daemon.images.reference import Reference
 from engine.daemon.store import images as table
 from engine.errors import Invalid, NotFound
+from engine.regex import regex
 
-_SHORT_ID = re.compile(r"(?:sha256:)?([a-f0-9]{4,64})")
+_SHORT_ID = regex(r"(?:sha256:)?([a-f0-9]{4,64})")
 
 
 def identity(connection: sqlite3.Connection, ref: str) -> str:

@@ -7,7 +7,6 @@ Pure, but for reading the host's machine name once. Names are as in Go (GOOS/GOA
 
 import functools
 import os
-import re
 from collections.abc import Sequence
 
 from engine.annotating import Protocol, TypeVar
@@ -15,6 +14,7 @@ from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
 from engine.errors import Invalid
+from engine.regex import regex
 
 # Machine name of uname(2), or another common name → architecture and variant.
 _ARCHITECTURES = {
@@ -43,7 +43,7 @@ _ALSO_RUNS = {
 }
 # Variants that mean the same as none: the same platform is written with and without them.
 _PLAIN_VARIANTS = {("arm64", "v8"), ("arm64", "8"), ("amd64", "v1")}
-_PART = re.compile(r"[A-Za-z0-9_.-]+")
+_PART = regex(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import re
 
 from engine.dataclass import dataclass
 from engine.errors import Invalid
+from engine.regex import regex
 
 _DEFAULT_DOMAIN = "docker.io"
 _OLD_DOMAIN = "index.docker.io"
@@ -16,13 +17,13 @@ _LONGEST_NAME = 255
 _LONGEST = _LONGEST_NAME + 128 + 256
 
 _HOST_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
-_DOMAIN = re.compile(rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?")
+_DOMAIN = regex(rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?")
 _PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_PATH = re.compile(rf"{_PATH_PART}(?:/{_PATH_PART})*")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
+_PATH = regex(rf"{_PATH_PART}(?:/{_PATH_PART})*")
+_TAG = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = regex(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
 _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
-_IDENTIFIER = re.compile(r"[a-f0-9]{64}")
+_IDENTIFIER = regex(r"[a-f0-9]{64}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ still exists, and deletes it otherwise.
 
 import logging
 import os
-import re
 import time
 
 from engine.annotating import Protocol
@@ -26,6 +25,7 @@ from engine.dataclass import replace
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 from engine.kernel import wholefile
 from engine.late import TYPE_CHECKING, late
+from engine.regex import regex
 from engine.sandbox.mounts import words
 
 if TYPE_CHECKING:  # loaded by the first volume that a plugin keeps, or may keep
@@ -37,7 +37,7 @@ else:
 log = logging.getLogger(__name__)
 
 _RULE = "[a-zA-Z0-9][a-zA-Z0-9_.-]"
-_VALID = re.compile(f"{_RULE}+")
+_VALID = regex(f"{_RULE}+")
 _REMOVED = ".removed"
 
 

@@ -4,7 +4,7 @@ Pure texts, by systemd.slice(5), systemd.unit(5) and systemd.scope(5). A cgroup 
 no `/` in it, and a parent that is a path begins with one: so a parent tells by itself whether systemd makes the cgroup.
 """
 
-import re
+from engine.regex import regex
 
 DEFAULT = "system.slice"
 """The slice of containers that ask for none."""
@@ -14,10 +14,10 @@ OF_USER = "user.slice"
 _SUFFIX = ".slice"
 _ROOT = "-.slice"
 _PART = r"[A-Za-z0-9:_.\\]+"
-_NAME = re.compile(rf"{_PART}(-{_PART})*\.slice")
+_NAME = regex(rf"{_PART}(-{_PART})*\.slice")
 _LONGEST = 255
 # A cgroup of such a name could be taken for one of the kernel's files, so systemd puts `_` before it.
-_MISTAKABLE = re.compile(r"[_.]|(cgroup|cpu|cpuacct|cpuset|io|blkio|memory|devices|pids|bpf-[a-z]+)\.")
+_MISTAKABLE = regex(r"[_.]|(cgroup|cpu|cpuacct|cpuset|io|blkio|memory|devices|pids|bpf-[a-z]+)\.")
 
 
 def is_slice(parent: str) -> bool:
