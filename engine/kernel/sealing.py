@@ -5,12 +5,17 @@ Called once, first of all, by the process that is to be a daemon or a spawner. A
 namespaces is for a moment visible in the container, and a hostile container may get hold of the file that it runs, the
 host's Python. So that file is one of a read-only mount that is attached nowhere: a descriptor opened through
 /proc/PID/exe can never be written to.
+
+The new start does without Python's module `site`, whose work is done by then: it gets the list in which the first one
+has found modules. What else the host's site-packages have Python load at each start (files `*.pth`) costs a third of
+the interpreter's start or more, and would stay in the memory of all processes of the engine.
 """
 
 import errno
 import os
 import sys
 
+from engine import origin
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # it loads ctypes, which a sealed program must do again by itself
@@ -22,6 +27,7 @@ else:
 # unsealed.
 _CANNOT = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
 _EXE = "/proc/self/exe"
+_PATH, _PATH_BEFORE = "PYTHONPATH", "ENGINE_PYTHONPATH_BEFORE"
 
 
 def seal() -> None:
@@ -30,6 +36,7 @@ def seal() -> None:
     open_tree(2), mount_setattr(2), execveat(2). The process keeps its pid, arguments, environment and open streams.
     """
     if os.statvfs(_EXE).f_flag & os.ST_RDONLY:
+        _restore()
         return
     try:
         tree = _copy()
@@ -38,7 +45,7 @@ def seal() -> None:
         if error.errno not in _CANNOT:
             raise
         return
-    os.execve(tree, sys.orig_argv, os.environ)
+    os.execve(tree, *_anew())
 
 
 def _copy() -> int:
@@ -50,3 +57,25 @@ def _copy() -> int:
             raise
     # The program was started before this mount namespace was made: its file belongs to a mount of another one.
     return syscalls.open_tree(-100, os.readlink(_EXE), syscalls.OPEN_TREE_CLONE)
+
+
+def _anew() -> tuple[list[str], dict[str, str]]:
+    """The arguments and the environment of the new start, which finds the same modules in the same order."""
+    environment = dict(os.environ)
+    if sys.flags.ignore_environment or any(os.pathsep in each for each in sys.path):
+        return sys.orig_argv, environment
+    environment[_PATH_BEFORE] = environment.get(_PATH, "")
+    environment[_PATH] = os.pathsep.join(dict.fromkeys(filter(None, (*sys.path, origin.root()))))
+    return [sys.orig_argv[0], "-S", *sys.orig_argv[1:]], environment
+
+
+def _restore() -> None:
+    """Undo what `_anew` has changed, for the programs that this process starts in turn."""
+    before = os.environ.pop(_PATH_BEFORE, None)
+    if before is None:
+        return
+    sys.path[:] = dict.fromkeys(sys.path)
+    if before:
+        os.environ[_PATH] = before
+    else:
+        del os.environ[_PATH]

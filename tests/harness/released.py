@@ -70,7 +70,8 @@ class Changing(Daemon):
     def runs(self) -> str:
         """The directory from which the running daemon has its modules."""
         with open(f"/proc/{self.pid}/environ") as file:
-            return dict(each.partition("=")[::2] for each in file.read().split("\0"))["PYTHONPATH"]
+            variables = dict(each.partition("=")[::2] for each in file.read().split("\0"))
+        return variables["PYTHONPATH"].partition(":")[0]  # a sealed daemon has the whole path there
 
 
 def monitor_of(pid: int) -> int:
