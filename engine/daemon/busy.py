@@ -16,6 +16,7 @@ from engine.dataclass import dataclass
 
 _numbers = itertools.count(1)
 _busy: dict[int, "Task"] = {}
+_parked: dict[int, "Task"] = {}  # by number, requests that wait without a thread
 _owing = allocate_lock()
 _owed = 0
 _rested = monotonic()
@@ -59,6 +60,20 @@ def rest() -> None:
         _rested = monotonic()
 
 
+def park() -> int:
+    """Note that the calling thread leaves its request, which goes on without a thread until `unpark`; its number."""
+    task = _busy[get_ident()]
+    _parked[task.number] = task
+    return task.number
+
+
+def unpark(number: int) -> None:
+    """Note that a parked request has been answered."""
+    global _rested
+    _parked.pop(number, None)
+    _rested = monotonic()
+
+
 @contextlib.contextmanager
 def about(container: str, what: str = "") -> Iterator[None]:
     """Note that the calling thread works on this container within the `with` block. The number and path of a request
@@ -89,6 +104,11 @@ def all_tasks() -> dict[int, Task]:
     return dict(_busy)
 
 
+def all_parked() -> list[Task]:
+    """The requests that wait without a thread."""
+    return list(_parked.values())
+
+
 def owe() -> None:
     """Note work that another thread is about to do, until that one calls `pay`: no thread may have begun it yet."""
     global _owed
@@ -106,4 +126,4 @@ def pay() -> None:
 
 def idle_since() -> float | None:
     """When the last work ended, of the monotonic clock in seconds; None while there is some, or some is owed."""
-    return None if _busy or _owed else _rested
+    return None if _busy or _parked or _owed else _rested

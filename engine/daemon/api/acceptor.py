@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from engine.daemon import locks
 from engine.daemon.api.connection import Application, Connection
 from engine.daemon.api.listeners import Listener
+from engine.daemon.api.parking import Parking
 from engine.kernel import memory
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 # stack that are never touched cost no memory, only address space.
 STACK_SIZE = 256 * 1024
 _EXHAUSTED_PAUSE = 0.1
+_LOOK_SECONDS = 0.005
 # Once this many connections were open at the same time, the daemon gives their memory back to the kernel whenever half
 # of them have ended.
 CROWD = 16
@@ -95,7 +97,9 @@ class Acceptor:
     def __init__(self, listeners: Iterable[Listener], application: Application):
         self._application = application
         self._doors = [_Door(listener, self) for listener in listeners]
-        self._connections: dict[Connection, tuple[socket.socket, threading.Thread]] = {}
+        # A connection that is parked has no thread.
+        self._connections: dict[Connection, tuple[socket.socket, threading.Thread | None]] = {}
+        self._parking = Parking(self._go_on, self._drop)
         self._trim_at = 0  # the number of open connections at which the next trim is due after a crowd; 0: none
         self._trimmed = 0.0
         self._lock = locks.Lock("connections")
@@ -127,8 +131,8 @@ class Acceptor:
                     _shut(peer, socket.SHUT_RDWR)  # its answer may never come, so there is no use in waiting for it
                 elif how == socket.SHUT_RDWR or connection.idle:
                     _shut(peer, how)
-            for _, (_, thread) in remaining:
-                thread.join(max(0.0, when - time.monotonic()))
+            for connection, (_, thread) in remaining:
+                self._await_end(connection, thread, when)
 
     @property
     def paths(self) -> list[str]:
@@ -162,37 +166,61 @@ class Acceptor:
         """
         poll = select.poll()
         with self._lock:  # a connection is closed after it was taken off the list under this lock
-            left = list(self._connections.values())
-            for peer, _ in left:
+            left = list(self._connections.items())
+            for _, (peer, _) in left:
                 poll.register(peer, select.POLLIN)
             if any(told & select.POLLIN and not told & select.POLLHUP for _, told in poll.poll(0)):
                 return False
-            for peer, _ in left:
+            for _, (peer, _) in left:
                 _shut(peer, socket.SHUT_RD)
         until = time.monotonic() + seconds
-        for _, thread in left:
-            thread.join(max(0.0, until - time.monotonic()))
+        for connection, (_, thread) in left:
+            self._await_end(connection, thread, until)
         with self._lock:
             return not self._connections
 
+    def _await_end(self, connection: Connection, thread: threading.Thread | None, until: float) -> None:
+        """Wait for the end of a connection, or until this moment of the monotonic clock."""
+        if thread is not None:
+            thread.join(max(0.0, until - time.monotonic()))
+            return
+        while connection in self._connections and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+
     def serve(self, peer: socket.socket) -> None:
-        """Answer one client until its connection ends; runs in the connection's own thread."""
+        """Answer one client until its connection ends or is parked; runs in the connection's own thread."""
         connection = Connection(peer, self._application, self._closing.is_set)
         with self._lock:
             self._connections[connection] = (peer, threading.current_thread())
             if len(self._connections) >= CROWD:
                 self._trim_at = max(self._trim_at, len(self._connections) // 2)
+        self._go_on(connection)
+
+    def _go_on(self, connection: Connection) -> None:
+        """Serve a connection, which may have been parked before, in the calling thread."""
+        with self._lock:
+            peer, _ = self._connections[connection]
+            self._connections[connection] = (peer, threading.current_thread())
         owned = True
         try:
             owned = connection.serve()
         finally:
-            with self._lock:
-                del self._connections[connection]
-                trims = self._trims()
-            if owned:
-                peer.close()
-            if trims:
-                memory.trim()
+            if connection.parked:
+                with self._lock:
+                    self._connections[connection] = (peer, None)
+                self._parking.park(connection)
+            else:
+                self._drop(connection, owned)
+
+    def _drop(self, connection: Connection, owned: bool = True) -> None:
+        """Forget a connection that has ended. owned: its socket is to be closed"""
+        with self._lock:
+            peer, _ = self._connections.pop(connection)
+            trims = self._trims()
+        if owned:
+            peer.close()
+        if trims:
+            memory.trim()
 
     def _trims(self) -> bool:
         """Whether so many connections of a crowd have ended that memory is to be given back now; call it under the

@@ -12,7 +12,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from engine.daemon import busy
 from engine.daemon.api.answers import Json, Response
@@ -43,7 +43,9 @@ class Connection:
 
     started: the head of an answer has been sent, or the socket given away
     idle: the connection is between two requests
-    parked: its answer waits for something that may never come (see `wait`)
+    parked: its answer waits for something that may never come (see `wait` and `park`)
+    hang_up: the events of poll(2) that show that the client is gone
+    sleeps_on: the descriptor that a parked answer waits for (see `Request.park`)
     held: says whether another process will answer the current request if the daemon stops (see `Request.shared`)
     full_close: see `Request.full_close`
     """
@@ -57,27 +59,36 @@ class Connection:
         self._last = False
         self._handed_over = False
         # On a Unix socket the kernel tells a close from a half-close; on TCP both are a FIN.
-        self._hang_up = select.POLLHUP | select.POLLERR
+        self.hang_up = select.POLLHUP | select.POLLERR
         self.full_close = peer.family == socket.AF_UNIX
         if not self.full_close:
-            self._hang_up |= select.POLLRDHUP
+            self.hang_up |= select.POLLRDHUP
+        self._steps: Generator[int, None, None] | None = None  # of an answer that waits
+        self._unfinished: Body | None = None  # of the request whose answer has waited
+        self._number = 0  # of that request
+        self.sleeps_on = -1
         self.started = False
         self.idle = True
         self.parked = False
         self.held: Callable[[], bool] = _never
 
     def serve(self) -> bool:
-        """Answer requests until the connection ends; True when the caller is to close the socket, False when it was
-        handed over.
+        """Answer requests until the connection ends, or until an answer is `parked`, and then go on where it stands.
+
+        True when the caller is to close the socket, False when it was handed over, or is to be watched.
         """
         try:
-            while self._serve_one():
-                pass
+            goes_on = self.resume() if self._steps is not None else True
+            if goes_on and self._unfinished is not None:
+                body, self._unfinished = self._unfinished, None
+                goes_on = self._finish(body)
+            while goes_on and not self.parked:
+                goes_on = self._serve_one()
         except ClientGone as error:
             log.debug("connection ended: %s", error)
         finally:
             busy.rest()
-        return not self._handed_over
+        return not (self._handed_over or self.parked)
 
     def _serve_one(self) -> bool:
         """Serve one request and its answer; False when it was the last."""
@@ -101,7 +112,16 @@ class Connection:
             if answer is not None:
                 self._send_answer(answer, head.method == "HEAD", request.body)
         finally:
-            self.held = _never
+            if self._steps is None:
+                self.held = _never
+        if self._steps is not None:
+            self._unfinished, self._known = request.body, None
+            self._number = busy.park()
+            self.parked = True
+            if self._closing():  # `Acceptor.stop` may have looked before `parked` was set
+                self.give_up()
+                return False
+            return True
         return self._finish(request.body)
 
     def _read_head(self) -> Head | None:
@@ -298,21 +318,72 @@ class Connection:
 
     def gone(self) -> bool:
         """True when the client has hung up (see `Request.gone`); takes no bytes from the connection."""
-        return self._told(self._hang_up)
+        return self._told(self.hang_up)
 
     def wait(self, descriptor: int, seconds: float | None) -> bool:
         """Sleep until `descriptor` is readable (see `Request.wait`); takes no bytes from the connection."""
         poll = select.poll()
-        poll.register(self._socket, self._hang_up)
+        poll.register(self._socket, self.hang_up)
         poll.register(descriptor, select.POLLIN)
         self.parked = True
         if self._closing():  # `Acceptor.stop` may have looked before `parked` was set
             raise ClientGone("the daemon ends")
         told = dict(poll.poll(None if seconds is None else min(seconds * 1000 + 1, _LONGEST_POLL_MS)))
         self.parked = False
-        if told.get(self._socket.fileno(), 0) & self._hang_up:
+        if told.get(self._socket.fileno(), 0) & self.hang_up:
             raise ClientGone("the client has hung up")
         return descriptor in told
+
+    def park(self, steps: Generator[int, None, None]) -> None:
+        """Begin an answer that waits (see `Request.park`). Raises what its first step raises."""
+        for self.sleeps_on in steps:
+            self._steps = steps
+            return
+
+    def resume(self) -> bool:
+        """Go on with the parked answer; it may wait again, and is `parked` then. False when the connection must end."""
+        steps, self._steps, self.parked = self._steps, None, False
+        if steps is None:
+            return True
+        try:
+            for self.sleeps_on in steps:
+                self._steps, self.parked = steps, True
+                return True
+        except ClientGone as error:
+            log.debug("connection ended: %s", error)
+            self._last = True
+        except Exception:
+            log.exception("the answer that waited has failed")
+            self._last = True
+        self.held = _never
+        busy.unpark(self._number)
+        return True
+
+    def give_up(self) -> None:
+        """End the parked answer, since the client has gone or the daemon ends."""
+        steps, self._steps, self.parked, self._last = self._steps, None, False, True
+        try:
+            if steps is not None:
+                steps.throw(ClientGone("the client has hung up"))
+        except ClientGone as error:
+            log.debug("connection ended: %s", error)
+        except Exception:
+            log.exception("the answer that waited has failed")
+        finally:
+            busy.unpark(self._number)
+
+    def takes(self) -> bool:
+        """Whether a short answer can be sent without waiting for the client to read."""
+        return self._told(select.POLLOUT)
+
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether nothing is left to do for the request whose answer has waited: the next one is waited for."""
+        body = self._unfinished
+        if self._last or self._buffer or (body is not None and not body.ended) or self._closing():
+            return False
+        self._unfinished, self.idle = None, True
+        return True
 
     def _told(self, events: int) -> bool:
         """Whether one of these events of poll(2) holds for the socket now."""

@@ -5,17 +5,23 @@ A Request belongs to the thread of its connection, from the head to the end of t
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from engine.annotating import Protocol
 from engine.daemon.api.answers import RAW_STREAM
-from engine.daemon.api.body import Mapping, Schema, Struct, check_body, decode_body
 from engine.daemon.api.query import Query
 from engine.daemon.api.streams import Body, Source, Stream
 from engine.daemon.api.versions import NEWEST, Version
-from engine.daemon.jsontext import Object
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
 from engine.protocols.http import BadRequest, Head, field, tokens
+
+if TYPE_CHECKING:  # loaded with the first body
+    from engine.daemon.api import body as bodies
+    from engine.daemon.api.body import Mapping, Schema, Struct
+    from engine.daemon.jsontext import Object
+else:
+    bodies = late("engine.daemon.api.body")
 
 JSON_LIMIT = 4 * 1024 * 1024
 _HIJACK_BODY_LIMIT = 1024 * 1024
@@ -39,6 +45,8 @@ class Carrier(Source, Protocol):
     def shown_by(self) -> tuple[str, str]: ...
 
     def wait(self, descriptor: int, seconds: float | None) -> bool: ...
+
+    def park(self, steps: Generator[int, None, None]) -> None: ...
 
     def fileno(self) -> int: ...
 
@@ -81,20 +89,20 @@ class Request:
         """End the connection where it stands: the answer has begun and cannot be completed."""
         self._connection.abort()
 
-    def json(self, schema: Struct | Mapping) -> Object:
+    def json(self, schema: "Struct | Mapping") -> "Object":
         """The body as the value that `schema` (see `schemas`) describes; an empty body is an empty object.
 
         Raises Invalid in the words of docker's decoder.
         """
-        return decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema)
+        return bodies.decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema)
 
-    def required_json(self, schema: Struct | Mapping) -> Object:
+    def required_json(self, schema: "Struct | Mapping") -> "Object":
         """The body as the value that `schema` describes. Raises Invalid as `json` does, and for an empty body too."""
-        return decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required=True)
+        return bodies.decode_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required=True)
 
-    def check_json(self, schema: Schema, *, required: bool = False) -> None:
+    def check_json(self, schema: "Schema", *, required: bool = False) -> None:
         """Raise Invalid for a body that `schema` does not allow; the values of a right body are not used."""
-        check_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required)
+        bodies.check_body(self._body_bytes(), self.headers.get("content-type", ""), schema, required)
 
     def _body_bytes(self) -> bytes:
         data = self.body.read(JSON_LIMIT + 1)
@@ -128,6 +136,16 @@ class Request:
     def full_close(self) -> bool:
         """Whether the connection can tell that its client has closed it from a mere end of sending."""
         return self._connection.full_close
+
+    def park(self, steps: Generator[int, None, None]) -> None:
+        """Answer by these steps, for an answer that may wait for long beside a thousand others: no thread waits for it.
+
+        steps: sends the head, and then yields a descriptor whenever it is to wait for it to become readable. All but
+            the first step may run in another thread, in which it must not wait for anything, and send no more than a
+            few hundred bytes. ClientGone is thrown into it when the client hangs up, or the daemon ends.
+        Raises what the first step raises. The handler returns None after that.
+        """
+        self._connection.park(steps)
 
     def shared(self, held: Callable[[], bool]) -> None:
         """Note that another process has the connection too, and answers it if the daemon stops while `held` returns

@@ -69,10 +69,11 @@ class FakeRequest:
     def abort(self) -> None:
         self.aborted = True
 
-    def wait(self, descriptor: int, seconds: float | None = None) -> bool:
-        if self.gone():
-            raise ClientGone
-        return ready(descriptor, 10)
+    def park(self, steps) -> None:
+        for descriptor in steps:
+            if self.gone():
+                steps.throw(ClientGone)
+            assert ready(descriptor, 10)
 
 
 @pytest.fixture

@@ -1,17 +1,18 @@
 """Wait until a container is not running, until its next end, or until it is removed, for POST /containers/{id}/wait.
 
-Runs in the API's threads. A waiting thread sleeps on the container's bell (an eventfd, see `record.Bell`) and on its
-client's connection at once, and nothing else wakes it. As in dockerd, a wait for "not running" is over at an end even
-if the restart policy starts the next run.
+Runs in the API's threads. A wait goes on when the container's bell (an eventfd, see `record.Bell`) is readable, and
+nothing else wakes it; a client's wait has no thread (see `Request.park`). As in dockerd, a wait for "not running" is
+over at an end even if the restart policy starts the next run.
 
 The monitor gets a copy of the client's connection, from the moment there is a monitor (see `entrusted`). Should this
 daemon die, the monitor answers: at the end of the run, or when the next daemon has removed the container.
 """
 
+import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from engine.daemon.containers.record import Container, Entrusted
 from engine.daemon.parts import ContainerParts
@@ -53,6 +54,18 @@ class Waiter:
 
         sleep: returns when the descriptor it is given is readable, or raises what is to end the wait
         """
+        with contextlib.closing(self.steps()) as steps:
+            while True:
+                try:
+                    sleep(next(steps))
+                except StopIteration as ended:
+                    found: tuple[int, str] = ended.value
+                    return found
+
+    def steps(self) -> Generator[int, None, tuple[int, str]]:
+        """The same for a caller that no thread waits for. It yields a descriptor each time: it is to go on when that is
+        readable, or to be ended.
+        """
         container = self.container
         while True:
             with container.changed:
@@ -60,7 +73,7 @@ class Waiter:
                     return self._told()
                 bell = container.listen()
             try:
-                sleep(bell.descriptor)
+                yield bell.descriptor
             finally:
                 with container.changed:
                     container.quit(bell)

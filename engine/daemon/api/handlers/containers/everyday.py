@@ -5,6 +5,8 @@ Each function runs in its request's thread and calls a verb of `containers`. It 
 query's defaults, the content types, and when which part of the answer is sent.
 """
 
+from collections.abc import Generator
+
 from engine.daemon.api import schemas, versions
 from engine.daemon.api.answers import JSON_TYPE, Empty, Json, Response, encode_json
 from engine.daemon.api.request import Request
@@ -128,6 +130,11 @@ def wait(engine: DaemonParts, request: Request) -> None:
     """POST /containers/{id}/wait: the head is sent at once, so that a client knows that its wait has begun."""
     container = _container(engine, request)
     waiter = waiting.subscribe(container, request.query.text("condition") or "not-running")
+    request.park(_wait(engine, request, waiter))
+
+
+def _wait(engine: DaemonParts, request: Request, waiter: waiting.Waiter) -> Generator[int, None, None]:
+    """The steps of the answer to a wait. There may be a thousand of these, so it keeps little."""
     texts = _WAITED[request.chunked]
     # The wait is entrusted to the monitor before the head is sent: a client that has read the head gets its answer,
     # whatever becomes of this daemon.
@@ -136,7 +143,8 @@ def wait(engine: DaemonParts, request: Request) -> None:
         request.stream(200, "application/json") as stream,
     ):
         request.shared(held)
-        exit_code, error = waiter.result(request.wait)
+        del request, held
+        exit_code, error = yield from waiter.steps()
         answer: Object = {"StatusCode": exit_code}
         if error:
             answer["Error"] = {"Message": error}
