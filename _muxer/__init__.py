@@ -6,9 +6,9 @@ Except for the processes of `nativeprocess`, each part has a Python version with
 the two.
 """
 
+import os
 import zlib
 from importlib.util import find_spec
-from pathlib import Path
 
 
 def built() -> bool:
@@ -28,7 +28,8 @@ def contract() -> int:
     checksum = 0
     for name in ("muxer.h", "wire.h"):
         try:
-            checksum = zlib.crc32(Path(__file__).with_name(name).read_bytes(), checksum)
+            with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:
+                checksum = zlib.crc32(file.read(), checksum)
         except (FileNotFoundError, NotADirectoryError):  # the latter where this is a part of the one file
             return 0
     return checksum

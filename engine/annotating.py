@@ -10,6 +10,7 @@ from engine.late import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any as Any
     from typing import Final as Final
+    from typing import Generic as Generic
     from typing import Literal as Literal
     from typing import Protocol as Protocol
     from typing import Self as Self
@@ -47,6 +48,8 @@ else:
 
         def __class_getitem__(cls, _parameters: object) -> type:
             return cls
+
+    Generic = Protocol
 
     class TypedDict(dict):
         """A base for tables of fields, whose instances are plain dicts to a type checker."""

@@ -13,10 +13,8 @@ from collections.abc import Callable
 
 from engine import muxer, origin
 from engine.errors import SystemFailure
-from engine.kernel import memory
 from engine.kernel.descriptors import close_all_but
 from engine.late import TYPE_CHECKING, late
-from engine.sandbox import capabilities, mounts, resolvconf, seccomp  # noqa: F401  (for both, as said above)
 from engine.settings.every import Settings
 from engine.settings.whose import HOME
 from engine.wire.channel import Channel
@@ -51,9 +49,9 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
         os.makedirs(stage, mode=0o700, exist_ok=True)
     except OSError as error:
         raise SystemFailure(f"the exec root cannot be used: {error}") from error
-    gc.collect()
-    memory.trim()
-    gc.freeze()  # otherwise a garbage collection in one process would write to the pages that both share
+    # Otherwise a garbage collection in one process would write to the pages that both share. There is next to no
+    # garbage yet, and to look for it takes as long as to load ten modules.
+    gc.freeze()
     daemon_end, spawner_end = Channel.pair()
     if os.fork() == 0:
         status = 1

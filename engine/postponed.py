@@ -12,7 +12,7 @@ import importlib
 import sys
 import types
 
-IDLE = ("traceback",)
+IDLE = ("traceback", "json", "base64", "heapq", "queue", "selectors")
 
 
 def postpone(*names: str) -> None:

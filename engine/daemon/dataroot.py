@@ -7,7 +7,6 @@ daemon has.
 import contextlib
 import fcntl
 import os
-import re
 import stat
 from collections.abc import Iterator
 
@@ -21,17 +20,22 @@ from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
 from engine.errors import SystemFailure, Unavailable
 from engine.kernel import wholefile
+from engine.regex import regex
 from engine.settings.every import Settings
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 # No other user of the host may reach what containers write: a setuid program of theirs would run with its owner's
 # rights on the host too (CVE-2021-41091). The data root itself is shut to other users. So is each directory in it,
 # because a mapped root will have to pass the data root once user namespaces are built. Other users may pass the exec
 # root, because it may hold a socket for a group.
 _ROOTS = {"data": 0o700, "exec": 0o711}
+REMOVED_VOLUMES = "volumes/.removed"
+"""What volumes that are removed become first. It is made here, since a removal on a full disk has no room for it."""
+OF_IMAGES = ("blobs", "layers", "tmp")
+"""The directories of images, and of what is to become one."""
 _PRIVATE = {
-    "data": ("blobs", "buildmounts", "containers", "contexts", "history", "layers", "tmp", "volumes"),
+    "data": (*OF_IMAGES, "buildmounts", "containers", "contexts", "history", "volumes", REMOVED_VOLUMES),
     "exec": ("containers", "given", "runtimes", "stage"),
 }
 _DATABASE = "engine.db"

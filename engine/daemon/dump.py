@@ -20,12 +20,14 @@ from types import FrameType
 
 from engine.annotating import Protocol
 from engine.daemon import busy, locks
+from engine.daemon.latepart import is_made
 from engine.daemon.loglines import FORMAT, OneLine, shown
 from engine.daemon.parts import DaemonParts
 from engine.errors import NotFound
 
 _STDERR = 2
 _DEEPEST = 60  # frames of one thread that are shown at most
+_MOST_PARKED = 100
 _DIGITS = 12
 
 
@@ -68,7 +70,7 @@ class Dump:
         def name(thread: int) -> str:
             return f'"{names.get(thread, "unknown to Python")}" ({thread:#x})'
 
-        parts = [*_threads(name, {id(lock): of for of, lock in owned}), *self._links(), *_held(name, owned)]
+        parts = [*_threads(name, {id(lock): of for of, lock in owned}), *_parked(), *self._links(), *_held(name, owned)]
         if self.engine is not None:
             parts += _conditions(name, ((each.id, each.changed) for each in self.engine.containers.glance_all()))
         return "".join(f"{line}\n" for line in parts)
@@ -87,8 +89,8 @@ class Dump:
         engine = self.engine
         if engine is None:
             return
-        yield f"  resolver: {engine.names.shown()}"
-        yield f"  userland proxy: {engine.ports.shown()}"
+        yield f"  resolver: {engine.names.shown() if is_made(engine, 'names') else 'not started'}"
+        yield f"  userland proxy: {engine.ports.shown() if is_made(engine, 'ports') else 'not started'}"
         for link, descriptor, watched in engine.monitors.shown():
             watch = "watched" if watched else "not watched yet"
             yield f"  monitor of {_whose(engine, link)}: descriptor {descriptor}, {watch}"
@@ -120,8 +122,7 @@ def _threads(name: Callable[[int], str], owned: Mapping[int, str]) -> Iterator[s
     for thread, innermost in sys._current_frames().items():
         doing = f"  {name(thread)}"
         if (task := tasks.get(thread)) is not None:
-            about = f", about {_called(task.container)}" if task.container else ""
-            doing += f": {task}{about}, for {now - task.since:.1f} s"
+            doing += f": {_shown(task, now)}"
         yield doing
         if thread in waiting:
             lock, since = waiting[thread]
@@ -133,6 +134,22 @@ def _threads(name: Callable[[int], str], owned: Mapping[int, str]) -> Iterator[s
             code = frame.f_code
             yield f"    {code.co_filename}:{frame.f_lineno} in {code.co_qualname}"
             frame = frame.f_back
+
+
+def _parked() -> Iterator[str]:
+    """The requests that no thread waits for."""
+    now, tasks = monotonic(), busy.all_parked()
+    if tasks:
+        yield "requests that wait without a thread:"
+    for task in tasks[:_MOST_PARKED]:
+        yield f"  {_shown(task, now)}"
+    if len(tasks) > _MOST_PARKED:
+        yield f"  and {len(tasks) - _MOST_PARKED} more"
+
+
+def _shown(task: busy.Task, now: float) -> str:
+    about = f", about {_called(task.container)}" if task.container else ""
+    return f"{task}{about}, for {now - task.since:.1f} s"
 
 
 def _held(name: Callable[[int], str], owned: list[tuple[str, locks.Lock]]) -> Iterator[str]:

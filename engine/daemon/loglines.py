@@ -12,16 +12,22 @@ the daemon has not logged, and an escape sequence would be obeyed by the termina
 
 import json
 import logging
-import re
 from collections.abc import Callable
 
 from engine.daemon import busy
-from engine.daemon.clock import rfc3339
+from engine.late import TYPE_CHECKING, late
+from engine.regex import regex
 from engine.settings.every import Settings
 
+if TYPE_CHECKING:  # loaded for lines of JSON
+    from engine.daemon import clock
+else:
+    clock = late("engine.daemon.clock")
+
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_ABOUT = re.compile("container ([0-9a-f]{64})(?![0-9a-f])")
+_CONTROL = regex("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTAINER = "container "
+_ABOUT = regex(_CONTAINER + "([0-9a-f]{64})(?![0-9a-f])")
 _DIGITS = 12
 _LEVELS = {"CRITICAL": "fatal"}
 
@@ -43,13 +49,13 @@ class OneLine(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line of a record (overrides logging.Formatter), whose message is made one line first."""
-        text = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], self._message(record.message))
-        record.message = text
+        text = self._message(record.message)
+        record.message = text if text.isprintable() else _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
         return super().formatMessage(record)
 
     def _message(self, text: str) -> str:
         task = busy.now()
-        about = _ABOUT.match(text)
+        about = _ABOUT.match(text) if text.startswith(_CONTAINER) else None
         if about is not None:
             text = f"container {shown(about[1]) or about[1][:_DIGITS]}{text[about.end() :]}"
         elif task is not None and (found := shown(task.container)):
@@ -81,7 +87,7 @@ class Json(OneLine):
             "level": _LEVELS.get(record.levelname, record.levelname.lower()),
             "logger": record.name,
             "msg": self._message(record.getMessage()),
-            "time": rfc3339(round(record.created * 10**6) * 1000),
+            "time": clock.rfc3339(round(record.created * 10**6) * 1000),
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)

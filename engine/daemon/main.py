@@ -17,57 +17,80 @@ import time
 from collections.abc import Callable, Iterator
 
 from engine import origin
-from engine.daemon import adopt, dataroot, dump, interrupted, loglines, notify, proxyvariables, slumber
+from engine.daemon import dataroot, dump, interrupted, loglines, notify, proxyvariables, slumber
 from engine.daemon.api.server import Servers
 from engine.daemon.awaiting import Awaited
-from engine.daemon.containers import files
-from engine.daemon.containers.announce import announce
-from engine.daemon.containers.exec import homes
+from engine.daemon.containers import paths
 from engine.daemon.containers.exec.known import Execs
-from engine.daemon.containers.life import end, restarts
-from engine.daemon.containers.life.oom import OomWatch
 from engine.daemon.containers.roster import Roster
-from engine.daemon.containers.security import cgroupparent, profilefile
-from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.layers import storage
-from engine.daemon.network.firewall.control import Firewall
-from engine.daemon.network.names import Names
-from engine.daemon.network.networks import Networks
-from engine.daemon.network.ports import Ports
-from engine.daemon.network.wiring import Wiring
-from engine.daemon.plugins.activation import Plugins
+from engine.daemon.latepart import LatePart, is_made
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.schedule import Schedule
 from engine.daemon.runtime.spawner import Spawner
 from engine.daemon.store import containers as container_table
+from engine.daemon.store import networks as network_table
 from engine.daemon.store.database import Database
 from engine.daemon.tar import trees
-from engine.daemon.volumes.store import Volumes
 from engine.dataclass import dataclass
 from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
 from engine.kernel import memory, outside, title
 from engine.late import TYPE_CHECKING, late
 from engine.muxer import in_words, select
-from engine.sandbox.cgroups import detection
-from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings import cgroups
-from engine.settings.defaults import LOG_DRIVER
+from engine.settings.defaults import BUILTIN, LOG_DRIVER
 from engine.settings.every import Settings
-from engine.wire import codec
 from engine.wire.channel import Channel
-from engine.wire.schema import Exited
 
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
 else:
     labels = late("engine.daemon.containers.security.labels")
 
-if TYPE_CHECKING:  # loaded where there are containers already
+if TYPE_CHECKING:  # loaded where there are containers already, or an earlier daemon has left something
+    from engine.daemon import adopt
+    from engine.daemon.containers import announce, files
+    from engine.daemon.containers.exec import homes
+    from engine.daemon.containers.life import end, oom, restarts
     from engine.daemon.containers.mounts import points
+    from engine.daemon.containers.security import cgroupparent
+    from engine.sandbox.cgroups import detection
+    from engine.sandbox.cgroups.hierarchy import Cgroups
+    from engine.wire.schema import Exited
 else:
+    adopt = late("engine.daemon.adopt")
+    announce = late("engine.daemon.containers.announce")
+    files = late("engine.daemon.containers.files")
+    homes = late("engine.daemon.containers.exec.homes")
+    end = late("engine.daemon.containers.life.end")
+    oom = late("engine.daemon.containers.life.oom")
+    restarts = late("engine.daemon.containers.life.restarts")
     points = late("engine.daemon.containers.mounts.points")
+    cgroupparent = late("engine.daemon.containers.security.cgroupparent")
+    detection = late("engine.sandbox.cgroups.detection")
+
+if TYPE_CHECKING:  # loaded by the first request about one of them
+    from engine.daemon.images import catalogue
+    from engine.daemon.network import names, networks, ports, wiring
+    from engine.daemon.network.firewall import control
+    from engine.daemon.plugins import activation
+    from engine.daemon.volumes import store as volumes
+else:
+    catalogue = late("engine.daemon.images.catalogue")
+    names = late("engine.daemon.network.names")
+    networks = late("engine.daemon.network.networks")
+    ports = late("engine.daemon.network.ports")
+    wiring = late("engine.daemon.network.wiring")
+    control = late("engine.daemon.network.firewall.control")
+    activation = late("engine.daemon.plugins.activation")
+    volumes = late("engine.daemon.volumes.store")
+
+if TYPE_CHECKING:  # loaded where the settings name a profile
+    from engine.daemon.containers.security import profilefile
+else:
+    profilefile = late("engine.daemon.containers.security.profilefile")
 
 if TYPE_CHECKING:  # loaded where containers have user namespaces
     from engine.daemon.containers.security import remapping
@@ -87,10 +110,10 @@ else:
 if TYPE_CHECKING:  # most daemons never need them
     from engine.daemon import goingdown, idle, reload
     from engine.daemon.containers.life import shutdown
-    from engine.daemon.network import remove as networks
+    from engine.daemon.network import remove as putting
     from engine.daemon.runtime import units
 else:
-    networks = late("engine.daemon.network.remove")
+    putting = late("engine.daemon.network.remove")
     shutdown = late("engine.daemon.containers.life.shutdown")
     goingdown = late("engine.daemon.goingdown")
     idle = late("engine.daemon.idle")
@@ -102,7 +125,25 @@ log = logging.getLogger(__name__)
 _FIRST_ANSWERS = 0.3  # seconds for clients that have waited for the start, before memory is tidied up
 
 
-@dataclass(slots=True)
+def _images(engine: "Engine") -> "catalogue.Catalogue":
+    made = catalogue.Catalogue(
+        engine.database, engine.settings.data_root, engine.settings, engine.storage, engine.events.publish
+    )
+    try:
+        made.release(engine.containers.using)
+    except SystemFailure as error:  # a full disk must not keep the daemon from serving
+        log.warning("cannot delete removed images; the next start tries again: %s", error)
+    return made
+
+
+def _volumes(engine: "Engine") -> "volumes.Volumes":
+    made = volumes.Volumes(engine.database, engine.settings.data_root, engine.events, engine.plugins)
+    if engine.containers.glance_all():
+        points.hold(engine.containers.all(), made)
+    return made
+
+
+@dataclass
 class Engine:
     """The parts of a daemon, which the handlers see as `parts.DaemonParts`.
 
@@ -116,21 +157,23 @@ class Engine:
     storage: str
     muxer: str
     database: Database
-    images: Catalogue
     containers: Roster
+    spawner: Spawner
     monitors: Monitors
-    cgroups: Cgroups
     events: Events
-    plugins: Plugins
-    volumes: Volumes
     schedule: Schedule
     execs: Execs
-    oom: OomWatch
-    networks: Networks
-    wiring: Wiring
-    firewall: Firewall
-    ports: Ports
-    names: Names
+
+    cgroups = LatePart(lambda own: _cgroups(own.settings))
+    oom = LatePart(lambda _: oom.OomWatch())
+    images = LatePart(_images)
+    volumes = LatePart(_volumes)
+    plugins = LatePart(lambda own: activation.Plugins(own.settings.plugin_dirs))
+    networks = LatePart(lambda own: networks.Networks(own.database, own.settings, own.id, own.events))
+    firewall = LatePart(lambda own: control.Firewall(own.id, own.settings))
+    wiring = LatePart(lambda own: wiring.Wiring(own.firewall.open_network))
+    ports = LatePart(lambda own: ports.Ports(own.settings, own.spawner, own.monitors))
+    names = LatePart(lambda own: names.Names(own.settings.exec_root, own.settings, own.spawner, own.monitors))
 
 
 def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Settings]) -> int:
@@ -151,13 +194,8 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
         return 1
 
 
-def _tell_of_other_form(kind: str, theirs: str) -> None:
-    log.info("a process of another engine version wrote a message: %s has the form %r", kind, theirs)
-
-
 def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> int:
     inside, manager, starter = dump.Dump(spawner), notify.manager(), os.getppid()
-    codec.on_other_form(_tell_of_other_form)
     os.umask(0o022)
     memory.one_arena()
     _lift_descriptors()
@@ -169,16 +207,15 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         _pidfile(settings.pidfile),
     ):
         engine = inside.engine = _build(settings, spawner)
-        if engine.containers.all():
-            points.hold(engine)
         connection = None if outside.is_here() else outward.Outward(settings.exec_root)
         if connection is not None:
             connection.start()
         slept = slumber.find(settings.exec_root)
         if slept is not None:
             engine.events.restore(slept.events)
-        due = adopt.adopt_all(engine, slept)
-        _release_images(engine)
+        due = adopt.adopt_all(engine, slept) if _is_left(engine) else []
+        if slept is None:
+            _clean_up(engine)
         interrupted.finish(engine)
         server = Servers(engine)
         threading.Thread(target=engine.monitors.watch, name="links", daemon=True).start()
@@ -189,8 +226,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
             later(restarts.resume if slept is None else restarts.go_on, engine, due)
         slumber.forget(settings.exec_root)
         may_end = idle.Idle(engine, server, settings.idle_exit, starter) if settings.idle_exit else None
-        kind = f"cgroup v{engine.cgroups.version} ({engine.cgroups.driver})" if engine.cgroups.version else "no cgroups"
-        log.info("ready: muxer %s, storage %s, %s", in_words(engine.muxer, settings.muxer), engine.storage, kind)
+        log.info("ready: muxer %s, storage %s", in_words(engine.muxer, settings.muxer), engine.storage)
         if settings.selinux_enabled and not labels.kernel_has():
             log.warning("this kernel has no SELinux: containers run without labels, as without --selinux-enabled")
         manager.ready()
@@ -207,9 +243,10 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         if down or (told and not engine.settings.live_restore):
             log.info("the containers are stopped: %s", "the host goes down" if down else "live-restore is off")
             shutdown.stop_all(engine, manager.stopping)
-        adopt.clear_wires(engine)  # no other daemon may be started to do it
-        if engine.wiring.any_known():
-            networks.put_away(engine)
+        if os.path.isdir(paths.wires(settings.exec_root)):
+            adopt.clear_wires(engine)  # no other daemon may be started to do it
+        if is_made(engine, "wiring") and engine.wiring.any_known():
+            putting.put_away(engine)
         engine.cgroups.leave()
         if connection is not None and not any(each.snapshot().alive for each in engine.containers.all()):
             connection.stop()
@@ -245,11 +282,25 @@ def _lift_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _release_images(engine: Engine) -> None:
-    try:
-        engine.images.release(engine.containers.using)
-    except SystemFailure as error:  # a full disk must not keep the daemon from starting
-        log.warning("cannot delete removed images; the next start tries again: %s", error)
+def _is_left(engine: Engine) -> bool:
+    """Whether there is anything of an earlier daemon's containers: a record, a run, an endpoint, a mount."""
+    root = engine.settings.exec_root
+    with engine.database.reading() as connection:
+        return bool(
+            engine.containers.glance_all()
+            or os.listdir(paths.runs(root))
+            or network_table.has_endpoints(connection)
+            or os.path.isdir(paths.wires(root))
+            or os.path.isdir(paths.lent(root))
+        )
+
+
+def _clean_up(engine: Engine) -> None:
+    """Make the parts that remove what an earlier daemon has left where it died, if there may be anything."""
+    if any(os.listdir(os.path.join(engine.settings.data_root, name)) for name in dataroot.OF_IMAGES):
+        engine.images  # noqa: B018 - see above
+    if os.listdir(os.path.join(engine.settings.data_root, dataroot.REMOVED_VOLUMES)):
+        engine.volumes  # noqa: B018 - see above
 
 
 @contextlib.contextmanager
@@ -280,22 +331,24 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _cgroups(settings: Settings) -> Cgroups:
+def _cgroups(settings: Settings) -> "Cgroups":
     """The host's cgroups, by the driver that the settings name or the host's own. Raises Invalid, SystemFailure."""
     found = detection.detect(driver=cgroups.driver(settings.exec_opts), units=lambda: units.ours())
     cgroupparent.check(settings.cgroup_parent, found.driver)
     found.grant_real_time(settings.cpu_rt_period, settings.cpu_rt_runtime)
+    log.info("%s", f"cgroup v{found.version} ({found.driver})" if found.version else "no cgroups")
     return found
 
 
 def _build(settings: Settings, spawner: Spawner) -> Engine:
-    plugins = Plugins(settings.plugin_dirs)
-    profilefile.text(settings.seccomp_profile)
+    if settings.seccomp_profile != BUILTIN:
+        profilefile.text(settings.seccomp_profile)
     if settings.userns_remap:
         remapping.ids(settings.userns_remap)
     if settings.log_opts or settings.log_driver != LOG_DRIVER:
         logconfig.check(
-            logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts), plugins
+            logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts),
+            activation.Plugins(settings.plugin_dirs),
         )
     database = dataroot.database(settings.data_root)
     interrupted.forget_torn(database)
@@ -305,9 +358,10 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
     with database.reading() as connection:
         containers = Roster(container_table.load_all(connection), container_table.load_descriptors(connection))
     loglines.name_by(containers.glance)
-    files.sweep(settings.data_root, containers.__contains__)
+    if any(name not in containers for name in os.listdir(os.path.join(settings.data_root, "containers"))):
+        files.sweep(settings.data_root, containers.__contains__)
 
-    def ended(container_id: str, exited: Exited | None) -> None:
+    def ended(container_id: str, exited: "Exited | None") -> None:
         try:
             container = containers.find(container_id)
         except NotFound:
@@ -317,11 +371,10 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
 
     def detached(container_id: str) -> None:
         with contextlib.suppress(NotFound):  # the container is being removed
-            announce(engine, containers.find(container_id), "detach")
+            announce.announce(engine, containers.find(container_id), "detach")
 
     trees.choose(select(settings.muxer))
     events, monitors = Events(), Monitors(spawner, ended, detached)
-    firewall = Firewall(identity, settings)
     engine = Engine(
         settings=settings,
         id=identity,
@@ -329,20 +382,13 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
         storage=kind,
         muxer=select(settings.muxer),
         database=database,
-        images=Catalogue(database, settings.data_root, settings, kind, events.publish),
         containers=containers,
+        spawner=spawner,
         monitors=monitors,
-        cgroups=_cgroups(settings),
         events=events,
         schedule=Schedule(),
-        execs=Execs(homes.clear),
-        oom=OomWatch(),
-        plugins=plugins,
-        volumes=Volumes(database, settings.data_root, events, plugins),
-        networks=Networks(database, settings, identity, events),
-        wiring=Wiring(firewall.open_network),
-        firewall=firewall,
-        ports=Ports(settings, spawner, monitors),
-        names=Names(settings.exec_root, settings, spawner, monitors),
+        execs=Execs(lambda exec_dir, exec_id: homes.clear(exec_dir, exec_id)),
     )
+    if settings.exec_opts or settings.cgroup_parent or settings.cpu_rt_period or settings.cpu_rt_runtime:
+        engine.cgroups  # noqa: B018 - what the host cannot have is refused now
     return engine

@@ -14,7 +14,6 @@ from engine.errors import Invalid
 from engine.monitor import main as monitor
 from engine.monitor.parts import Parts
 from engine.wire.channel import ORDINARY, Channel
-from engine.wire.schema import Start
 
 QUIET_MS = 5
 """Without a request for so long, a spare is made, which takes a processor for about as long."""
@@ -81,7 +80,7 @@ class _Spare:
 
     def takes(self, data: bytes, descriptors: list[int]) -> bool:
         """Give the spare this request, if it is one for it. False where none is there, or the one that was has died."""
-        if self.waits is None or not data.startswith(ORDINARY[Start]):
+        if self.waits is None or not data.startswith(ORDINARY["Start"]):
             return False
         if self._starts is not None:
             self._starts.close()

@@ -51,6 +51,7 @@ MODULES = (
     "engine.plugins.call",
     "engine.plugins.discovery",
     "engine.sandbox.remapped",
+    "engine.sandbox.resolvconf",
     "engine.asking.addressing",
     "engine.protocols.http",
     "engine.proxy.confine",

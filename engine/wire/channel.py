@@ -12,21 +12,23 @@ import select
 import socket
 
 from engine.errors import Invalid
-from engine.wire import codec, schema
-from engine.wire.schema import Message
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded with the first message
+    from engine.wire import codec
+    from engine.wire.schema import Message
+else:
+    codec = late("engine.wire.codec")
 
 _INLINE = b"J"
-ORDINARY: dict[type[Message], bytes] = {schema.Start: b"O", schema.Exec: b"E"}
+ORDINARY = {"Start": b"O", "Exec": b"E"}
+"""By the name of a message's class."""
 BIRTH, BIRTH_ANEW = b"B", b"b"  # for C alone: a start by a plan (`sandbox.plan`); anew: not by a spare
 EXEC_BIRTH, EXEC_BIRTH_ANEW = b"X", b"x"  # the same for an exec
 BE_RESOLVER = b"R"  # for the spawner, which prepares no monitor for these
 BE_PROXY = b"P"
 BE_TRANSPARENT_PROXY = b"T"
-_MARKS: dict[type[Message], bytes] = {
-    schema.BeResolver: BE_RESOLVER,
-    schema.BeProxy: BE_PROXY,
-    schema.BeTransparentProxy: BE_TRANSPARENT_PROXY,
-}
+_MARKS = {"BeResolver": BE_RESOLVER, "BeProxy": BE_PROXY, "BeTransparentProxy": BE_TRANSPARENT_PROXY}
 _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024
@@ -67,7 +69,7 @@ class Channel:
         except OSError:  # it has gone without having read all
             return True
 
-    def tells(self, kind: type[Message]) -> bool:
+    def tells(self, kind: "type[Message]") -> bool:
         """Whether the next message, which stays unread, is of this kind, or the connection is at its end.
 
         False too when nothing has come. Several threads may ask, also while another one receives.
@@ -86,7 +88,9 @@ class Channel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send(self, message: Message, descriptors: tuple[int, ...] | list[int] = (), *, ordinary: bool = False) -> None:
+    def send(
+        self, message: "Message", descriptors: tuple[int, ...] | list[int] = (), *, ordinary: bool = False
+    ) -> None:
         """Send one message with its descriptors, which the caller still owns. Raises OSError when the peer is gone.
 
         ordinary: marks a request that a spare may take. The spawner reads nothing but this mark, the first byte, which
@@ -96,7 +100,8 @@ class Channel:
             raise ValueError(f"{len(descriptors)} descriptors do not fit one message")
         payload = codec.encode(message)
         if len(payload) <= _INLINE_MAX:
-            mark = ORDINARY[type(message)] if ordinary else _MARKS.get(type(message), _INLINE)
+            kind = type(message).__name__
+            mark = ORDINARY[kind] if ordinary else _MARKS.get(kind, _INLINE)
             self._send(mark + payload, descriptors)
             return
         memory = os.memfd_create("message", os.MFD_CLOEXEC)
@@ -157,7 +162,7 @@ class Channel:
             # peer's own last datagrams.
             return receive_with_descriptors(self.socket, _INLINE_MAX + 1, _FDS_MAX + 1)
 
-    def receive(self) -> tuple[Message, list[int]] | None:
+    def receive(self) -> "tuple[Message, list[int]] | None":
         """One message and its descriptors; None at the end of the connection.
 
         Raises Invalid for a message of another version that cannot be understood here, or that was truncated. The
@@ -167,12 +172,12 @@ class Channel:
         return None if packed is None else unpacked(*packed)
 
 
-def datagram(message: Message) -> bytes:
+def datagram(message: "Message") -> bytes:
     """A small message as one datagram, for a process that sends it without a channel."""
     return _INLINE + codec.encode(message)
 
 
-def unpack(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
+def unpack(data: bytes, descriptors: list[int]) -> "tuple[Message, list[int]]":
     """Decode what `receive_packed` returned; the memfd of a large message is closed. Raises Invalid."""
     if data[:1] != _IN_MEMFD:
         return codec.decode(data[1:]), descriptors
@@ -186,7 +191,7 @@ def unpack(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
         raise Invalid(f"not a message of the engine: its memfd cannot be read: {error}") from error
 
 
-def unpacked(data: bytes, descriptors: list[int]) -> tuple[Message, list[int]]:
+def unpacked(data: bytes, descriptors: list[int]) -> "tuple[Message, list[int]]":
     """Decode what `receive_packed` returned.
 
     Raises Invalid for what cannot be decoded, and then closes its descriptors.

@@ -5,7 +5,6 @@ Fields that this version does not know, because the peer is newer, are left out.
 of its class's fields, so that the daemon can log that it has met another version: see `on_other_form`.
 """
 
-import base64
 import binascii
 import json
 from collections.abc import Callable
@@ -56,7 +55,7 @@ def _meet(name: str, theirs: str) -> None:
 
 def _plain(value: object) -> dict[str, object]:
     if type(value) is bytes:
-        return {_BYTES: base64.b64encode(value).decode("ascii")}
+        return {_BYTES: binascii.b2a_base64(value, newline=False).decode("ascii")}
     names = FIELDS.get(type(value))
     if names is None:
         raise TypeError(f"{type(value).__name__} is not a message")
@@ -70,7 +69,7 @@ def _frozen(value: object) -> object:
 
 def _rebuilt(plain: dict[str, object]) -> object:
     if _BYTES in plain:
-        return base64.b64decode(_text(plain[_BYTES]))
+        return binascii.a2b_base64(_text(plain[_BYTES]))
     if plain.get(_TAG) is None:
         return plain
     name = _text(plain.pop(_TAG))

@@ -16,8 +16,8 @@ from engine.wire.schema import Message
 HEADER = Path(__file__).resolve().parents[2] / "_muxer" / "wire.h"
 WORDS = {
     "what the spawner is asked for": {
-        "ORDINARY": channel.ORDINARY[schema.Start],
-        "EXEC": channel.ORDINARY[schema.Exec],
+        "ORDINARY": channel.ORDINARY["Start"],
+        "EXEC": channel.ORDINARY["Exec"],
         "BIRTH": channel.BIRTH,
         "BIRTH_ANEW": channel.BIRTH_ANEW,
         "EXEC_BIRTH": channel.EXEC_BIRTH,

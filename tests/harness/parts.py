@@ -3,9 +3,10 @@
 from engine.daemon.containers import config as configs
 from engine.daemon.containers.record import Container
 from engine.daemon.images.image import Image
+from engine.daemon.latepart import LatePart
 from engine.daemon.main import Engine
 from engine.daemon.runtime.events import Event, Events
-from engine.dataclass import replace
+from engine.dataclass import fields, replace
 from engine.settings.every import Settings, from_arguments
 
 
@@ -17,11 +18,21 @@ class Parts(Engine):
     when it is asked for, and one that no engine has when it is given.
     """
 
-    __slots__ = ()
-
     def __init__(self, **given: object) -> None:
         for name, part in given.items():
+            if type(self) is Parts and name not in KNOWN:
+                raise AttributeError(f"no engine has the part {name}")
             setattr(self, name, part)
+
+    def __getattribute__(self, name: str) -> object:
+        if name in KNOWN and name not in vars(self):
+            raise AttributeError(f"the part {name} was not given")
+        return super().__getattribute__(name)
+
+
+KNOWN = {field.name for field in fields(Engine)} | {
+    name for name, each in vars(Engine).items() if isinstance(each, LatePart)
+}
 
 
 def settings(**told: object) -> Settings:

@@ -4,7 +4,9 @@ text or none).
 Pure values; `connection` writes them to the client. Answers that are written piece by piece are `streams.Stream`.
 """
 
+import functools
 import json
+from collections.abc import Callable
 
 JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain; charset=utf-8"
@@ -12,7 +14,10 @@ TEXT_TYPE = "text/plain; charset=utf-8"
 RAW_STREAM = "application/vnd.docker.raw-stream"
 MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
 
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+@functools.cache
+def _encoder() -> Callable[[object], str]:
+    return json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 class Response:
@@ -58,4 +63,4 @@ class Empty(Response):
 
 def encode_json(value: object) -> bytes:
     """A value as compact JSON in UTF-8; half of a surrogate pair, which UTF-8 cannot carry, becomes `?`."""
-    return _encode(value).encode("utf-8", "replace")
+    return _encoder()(value).encode("utf-8", "replace")

@@ -4,16 +4,21 @@ them.
 Pure; belongs to the request's thread. The query is parsed at the first access, since most requests have none.
 """
 
-import re
 from collections.abc import Iterable
 
-from engine.daemon.api.body import load
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
 from engine.literals import integer, quoted, timestamp
 from engine.protocols.http import percent_decoded
+from engine.regex import regex
+
+if TYPE_CHECKING:  # loaded with the first filter
+    from engine.daemon.api import body
+else:
+    body = late("engine.daemon.api.body")
 
 _FALSE = frozenset({"", "0", "no", "false", "none"})
-_BAD_ESCAPE = re.compile(r"%(?:[^0-9A-Fa-f]|[0-9A-Fa-f][^0-9A-Fa-f]|.?$)")
+_BAD_ESCAPE = regex(r"%(?:[^0-9A-Fa-f]|[0-9A-Fa-f][^0-9A-Fa-f]|.?$)")
 
 
 class Query:
@@ -108,7 +113,7 @@ def parse_filters(text: str) -> dict[str, tuple[str, ...]]:
     if not text:
         return {}
     try:
-        decoded, rest = load(text.encode("utf-8", "replace"))
+        decoded, rest = body.load(text.encode("utf-8", "replace"))
     except Invalid as error:
         raise Invalid("invalid filter") from error
     if not isinstance(decoded, dict) or rest.strip():

@@ -4,14 +4,19 @@ Pure; used by request threads. A handler answers as the newest version does. A f
 to what an older client expects.
 """
 
-import re
 from collections.abc import Sequence
 
 from engine.daemon.api.answers import MULTIPLEXED_STREAM, RAW_STREAM
 from engine.daemon.jsontext import Object
-from engine.daemon.network.record import BUILTIN
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+from engine.regex import regex
 from engine.settings.every import VERSION
+
+if TYPE_CHECKING:  # loaded with the first container that is shown
+    from engine.daemon.network import record
+else:
+    record = late("engine.daemon.network.record")
 
 Version = tuple[int, int]
 
@@ -75,7 +80,7 @@ _OTHER_MAC = (
     "the container-wide MAC address must match the endpoint-specific MAC address for the main network, or be left empty"
 )
 
-_PREFIX = re.compile(r"/v([0-9]{1,5}\.[0-9]{1,5})(?=/)")
+_PREFIX = regex(r"/v([0-9]{1,5}\.[0-9]{1,5})(?=/)")
 
 
 def split_version(path: str) -> tuple[str, str]:
@@ -281,7 +286,7 @@ def _with_short_aliases(shown: Object) -> Object:
     """A container in the form of 1.44 and before: in user-defined networks its short id was one of its aliases."""
     settings = shown["NetworkSettings"]
     networks = {
-        name: endpoint if name in BUILTIN else _with_short_alias(shown, endpoint)
+        name: endpoint if name in record.BUILTIN else _with_short_alias(shown, endpoint)
         for name, endpoint in settings["Networks"].items()
     }
     return {**shown, "NetworkSettings": {**settings, "Networks": networks}}

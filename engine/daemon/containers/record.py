@@ -30,17 +30,23 @@ A run is named by the value that `exits` had when it began. A decision about one
 `exits` has changed by the time it is carried out.
 """
 
+from __future__ import annotations
+
 import os
-import socket
 import threading
 from operator import attrgetter
 
 from engine.annotating import Protocol
-from engine.daemon.containers.shapes import Config, EndpointSettings, HostConfig, MountPoint
 from engine.daemon.locks import Lock
 from engine.dataclass import dataclass, field
-from engine.wire.schema import Client
-from engine.wire.waits import Wait
+from engine.late import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
+
+    from engine.daemon.containers.shapes import Config, EndpointSettings, HostConfig, MountPoint
+    from engine.wire.schema import Client
+    from engine.wire.waits import Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class State:
         """Whether a process 1 exists: the container is running (perhaps about to die of a stop) or paused."""
         return self.status in ("running", "paused")
 
-    def copy(self) -> "State":
+    def copy(self) -> State:
         """A copy with the same values. Every look at a container makes one, so the slower module copy is not used."""
         return State(*_values(self))
 
@@ -108,7 +114,7 @@ class Bell:
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._users = 0
 
-    def join(self) -> "Bell":
+    def join(self) -> Bell:
         """Count one more user of the descriptor, until it calls `leave`."""
         self._users += 1
         return self
@@ -234,7 +240,7 @@ class Container:
         with self.changed:
             return self.state.copy()
 
-    def view(self, state: State) -> "Container":
+    def view(self, state: State) -> Container:
         """What a look at the container at one moment finds, with `state` for its state. Nobody changes a view: it is
         for showing the container, with the same values in each place.
         """

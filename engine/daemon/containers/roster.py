@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterable
 
 from engine.daemon import locks
 from engine.daemon.containers.kept import Kept
-from engine.daemon.containers.naming import generate
 from engine.daemon.containers.record import Container
-from engine.daemon.jsontext import Object
 from engine.errors import Conflict, Invalid, NotFound
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for the first container without a name
+    from engine.daemon.containers import naming
+    from engine.daemon.jsontext import Object
+else:
+    naming = late("engine.daemon.containers.naming")
 
 _ID_LENGTH = 64
 _SUMMARIES_ROOM, _DETAILS_ROOM = 4 << 20, 1 << 20
@@ -27,7 +32,7 @@ class Roster:
     """
 
     def __init__(
-        self, containers: Iterable[Container] = (), descriptors: dict[tuple[str, str], Object] | None = None
+        self, containers: Iterable[Container] = (), descriptors: "dict[tuple[str, str], Object] | None" = None
     ) -> None:
         self.descriptors = descriptors or {}
         self._lock = locks.Lock("containers")
@@ -113,7 +118,7 @@ class Roster:
         """
         with self._lock:
             if name is None:
-                name = generate(self._names.__contains__)
+                name = naming.generate(self._names.__contains__)
             holder = self._names.setdefault(name, container.id)
             if holder == container.id:
                 container.name = name

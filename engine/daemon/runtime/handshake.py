@@ -22,6 +22,13 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+
+def _tell_of_other_form(kind: str, theirs: str) -> None:
+    log.info("a process of another engine version wrote a message: %s has the form %r", kind, theirs)
+
+
+codec.on_other_form(_tell_of_other_form)  # before the first message of any process comes
+
 _KILLED_SECONDS = 5.0
 START_SECONDS = 120.0
 """The most seconds from one message of a monitor to the next while a container starts. The longest step is a mount

@@ -9,6 +9,8 @@ message is handled (EPOLLONESHOT). The API's threads start containers and execs,
 monitor has a time limit: the monitor may be stopped, or be held up by a disk.
 """
 
+from __future__ import annotations
+
 import logging
 import select
 import socket
@@ -17,23 +19,22 @@ import time
 from collections.abc import Callable, Iterable
 
 from engine.daemon import busy, locks
-from engine.daemon.runtime import handshake, worker
-from engine.daemon.runtime.handshake import SilentMonitor, TooSlow
+from engine.daemon.runtime import worker
 from engine.daemon.runtime.spawner import Spawner
 from engine.errors import Conflict, Invalid, SystemFailure
-from engine.wire import endpoint, waits
+from engine.late import TYPE_CHECKING, late
 from engine.wire.channel import Channel
-from engine.wire.schema import (
-    Attach,
-    Detached,
-    Exec,
-    Exited,
-    Resize,
-    Start,
-    Started,
-    Warned,
-)
-from engine.wire.waits import Wait
+
+if TYPE_CHECKING:  # loaded with the first container
+    from engine.daemon.runtime import handshake
+    from engine.wire import endpoint, schema, waits
+    from engine.wire.schema import Attach, Detached, Exec, Exited, Resize, Start, Started
+    from engine.wire.waits import Wait
+else:
+    handshake = late("engine.daemon.runtime.handshake")
+    endpoint = late("engine.wire.endpoint")
+    schema = late("engine.wire.schema")
+    waits = late("engine.wire.waits")
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ _MOST_HELPERS = 15
 _IDLE_SECONDS = 5.0  # that a helper waits before it leaves; else a busy daemon would start one for each end
 _HEARD = select.EPOLLIN | select.EPOLLONESHOT
 
-Heard = Callable[[str, Exited | Detached | None], None]
+Heard = Callable[[str, "Exited | Detached | None"], None]
 """A callback with the id of a container or exec and its monitor's message; None when the monitor has died."""
 
 
@@ -153,18 +154,18 @@ class Monitors:
             self.call([(container_id, exec_dir, endpoint.NAME)])
         link = self._called.pop(container_id)
         if isinstance(link, BlockingIOError):
-            raise SilentMonitor(linked=False) from link
+            raise handshake.SilentMonitor(linked=False) from link
         if isinstance(link, OSError):
             return handshake.left_behind(exec_dir)
         try:
             greeting = handshake.greeting(link, container_id, _WAITED_SECONDS)
-        except TooSlow as error:
+        except handshake.TooSlow as error:
             self._have(container_id, link)
-            raise SilentMonitor(linked=True) from error
+            raise handshake.SilentMonitor(linked=True) from error
         except SystemFailure:
             link.close()
             return handshake.left_behind(exec_dir)
-        if isinstance(greeting, Exited):
+        if isinstance(greeting, schema.Exited):
             with self._lock:
                 self._part(container_id, link)
         else:
@@ -178,14 +179,14 @@ class Monitors:
         """
         link = self._called.pop(exec_id)
         if isinstance(link, BlockingIOError):
-            raise SilentMonitor(linked=False) from link
+            raise handshake.SilentMonitor(linked=False) from link
         if isinstance(link, OSError):
             return None
         try:
-            greeting = handshake.expect(link, Started, f"exec {exec_id}", _WAITED_SECONDS)
-        except TooSlow as error:
+            greeting = handshake.expect(link, schema.Started, f"exec {exec_id}", _WAITED_SECONDS)
+        except handshake.TooSlow as error:
             self._have(exec_id, link)
-            raise SilentMonitor(linked=True) from error
+            raise handshake.SilentMonitor(linked=True) from error
         except SystemFailure:
             link.close()  # it has just ended
             return None
@@ -215,7 +216,7 @@ class Monitors:
             self._names[link.fileno()] = (name, heard or self._container_heard)
 
     def _container_heard(self, container_id: str, message: Exited | Detached | None) -> None:
-        if isinstance(message, Detached):
+        if isinstance(message, schema.Detached):
             self._detached(container_id)
         else:
             self._have_help()
@@ -254,7 +255,7 @@ class Monitors:
                 descriptor = link.fileno()
                 if not _readable(descriptor):
                     return False
-                if link.tells(Exited):
+                if link.tells(schema.Exited):
                     return True
                 if descriptor not in self._names:
                     return False
@@ -453,7 +454,7 @@ class Monitors:
                 log.warning("%s: a message of its monitor cannot be decoded: %s", name, error)
                 return
             message = None if received is None else received[0]
-            if message is None or isinstance(message, Exited):
+            if message is None or isinstance(message, schema.Exited):
                 self._poll.unregister(descriptor)
                 del self._names[descriptor]
                 del self._links[name]
@@ -463,15 +464,15 @@ class Monitors:
                     self._part(name, link)
                 else:
                     link.close()
-        if isinstance(message, Warned):
+        if isinstance(message, schema.Warned):
             log.warning("%s: %s", name, message.text)
             return
-        if isinstance(message, Started):  # the greeting of a monitor that was silent when it was adopted
+        if isinstance(message, schema.Started):  # the greeting of a monitor that was silent when it was adopted
             with self._lock:
                 if name in self._links:
                     self._greetings[name] = message
             return
-        if isinstance(message, Exited | Detached | None):
+        if isinstance(message, schema.Exited | schema.Detached | None):
             try:
                 with busy.about(name, "an end"):
                     heard(name, message)

@@ -15,16 +15,22 @@ import struct
 from engine import origin
 from engine.daemon import locks
 from engine.errors import Invalid, Unavailable
+from engine.late import TYPE_CHECKING, late
 from engine.wire.channel import Channel
-from engine.wire.schema import BeProxy, BeResolver, BeTransparentProxy, Exec, Spawns, Start
+
+if TYPE_CHECKING:  # loaded with the first container
+    from engine.wire import schema
+    from engine.wire.schema import BeProxy, BeResolver, BeTransparentProxy, Exec, Start
+
+    Request = Start | Exec | BeResolver | BeProxy | BeTransparentProxy | bytes
+    """What a spawner is asked for: a message, or a request that has its mark already."""
+else:
+    schema = late("engine.wire.schema")
 
 log = logging.getLogger(__name__)
 
 _SEND_LIMIT = struct.pack("ll", 10, 0)  # seconds and microseconds: struct timeval
 _GREETING_SECONDS = 20.0  # enough for a new Python process to start on a busy machine
-
-Request = Start | Exec | BeResolver | BeProxy | BeTransparentProxy | bytes
-"""What a spawner is asked for: a message, or a request that has its mark already."""
 
 
 class Spawner:
@@ -40,7 +46,7 @@ class Spawner:
         # The limit that containers inherit. The daemon may raise its own later (`main`), which must not reach them.
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    def send(self, start: Request, descriptors: list[int], *, ordinary: bool) -> None:
+    def send(self, start: "Request", descriptors: list[int], *, ordinary: bool) -> None:
         """Ask the spawner for a container, an exec, the resolver or the proxy.
 
         The parameters are those of `Channel.send`; start: or a request that has its mark already (`runtime.births`)
@@ -106,7 +112,7 @@ class Spawner:
             )
 
 
-def _send(channel: Channel, start: Request, descriptors: list[int], ordinary: bool) -> None:
+def _send(channel: Channel, start: "Request", descriptors: list[int], ordinary: bool) -> None:
     if isinstance(start, bytes):
         channel.send_packed(start, descriptors)
     else:
@@ -122,7 +128,7 @@ def _version(spawner: Channel) -> str | None:
         return None
     finally:
         spawner.socket.settimeout(None)
-    return received[0].version if received is not None and isinstance(received[0], Spawns) else None
+    return received[0].version if received is not None and isinstance(received[0], schema.Spawns) else None
 
 
 def _patient(channel: Channel) -> Channel:

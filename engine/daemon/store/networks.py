@@ -5,13 +5,20 @@ transaction, because a client was told of it. An endpoint does not: it ends with
 with the power.
 """
 
+import functools
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from engine.annotating import Any
-from engine.daemon.network.record import Endpoint, Network, Pool, Published
 from engine.dataclass import fields
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded with the first row
+    from engine.daemon.network import record
+    from engine.daemon.network.record import Endpoint, Network
+else:
+    record = late("engine.daemon.network.record")
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS networks (
@@ -29,20 +36,34 @@ SCHEMA = (
 )
 
 _IDENTITY = ("id", "name", "created_ns")
-_SETTINGS = tuple(field.name for field in fields(Network) if field.name not in _IDENTITY)
 # `network` and `container` have columns of their own, and `ports` are records that are encoded for themselves.
-_PLAIN = tuple(field.name for field in fields(Endpoint) if field.name not in ("network", "container", "ports"))
-
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+_APART = ("network", "container", "ports")
 
 
-def save_network(connection: sqlite3.Connection, network: Network) -> None:
+@functools.cache
+def _encoder() -> Callable[[object], str]:
+    return json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
+@functools.cache
+def _settings() -> tuple[str, ...]:
+    """The fields of a network that stand in `settings`."""
+    return tuple(field.name for field in fields(record.Network) if field.name not in _IDENTITY)
+
+
+@functools.cache
+def _plain() -> tuple[str, ...]:
+    """The fields of an endpoint that stand in `settings`, before its ports."""
+    return tuple(field.name for field in fields(record.Endpoint) if field.name not in _APART)
+
+
+def save_network(connection: sqlite3.Connection, network: "Network") -> None:
     """Write a network; a row of the same id is replaced."""
-    settings = {name: getattr(network, name) for name in _SETTINGS}
+    settings = {name: getattr(network, name) for name in _settings()}
     settings["pools"] = [[pool.subnet, pool.ip_range, pool.gateway, pool.aux] for pool in network.pools]
     connection.execute(
         "REPLACE INTO networks (id, name, created_ns, settings) VALUES (?, ?, ?, ?)",
-        (network.id, network.name, network.created_ns, _encode(settings)),
+        (network.id, network.name, network.created_ns, _encoder()(settings)),
     )
 
 
@@ -51,26 +72,31 @@ def delete_network(connection: sqlite3.Connection, network_id: str) -> None:
     connection.execute("DELETE FROM networks WHERE id = ?", (network_id,))
 
 
-def load_networks(connection: sqlite3.Connection) -> list[Network]:
+def has_endpoints(connection: sqlite3.Connection) -> bool:
+    """Whether there is a row of any endpoint."""
+    return connection.execute("SELECT 1 FROM endpoints LIMIT 1").fetchone() is not None
+
+
+def load_networks(connection: sqlite3.Connection) -> "list[Network]":
     """Every network, oldest first."""
     rows = connection.execute("SELECT id, name, created_ns, settings FROM networks ORDER BY created_ns")
     return [_network(*row) for row in rows]
 
 
-def _network(identity: str, name: str, created_ns: int, text: str) -> Network:
+def _network(identity: str, name: str, created_ns: int, text: str) -> "Network":
     settings = json.loads(text)
-    settings["pools"] = tuple(Pool(*pool) for pool in settings["pools"])
-    return Network(id=identity, name=name, created_ns=created_ns, **settings)
+    settings["pools"] = tuple(record.Pool(*pool) for pool in settings["pools"])
+    return record.Network(id=identity, name=name, created_ns=created_ns, **settings)
 
 
-def save_endpoints(connection: sqlite3.Connection, numbered: Iterable[tuple[int, Endpoint]]) -> None:
+def save_endpoints(connection: sqlite3.Connection, numbered: "Iterable[tuple[int, Endpoint]]") -> None:
     """Write endpoints, each under its number; rows of the same numbers are replaced."""
     for number, endpoint in numbered:
-        settings = [getattr(endpoint, name) for name in _PLAIN]
+        settings = [getattr(endpoint, name) for name in _plain()]
         ports = [[port.container_port, port.protocol, port.host_ip, port.host_port] for port in endpoint.ports]
         connection.execute(
             "REPLACE INTO endpoints (number, network, container, settings) VALUES (?, ?, ?, ?)",
-            (number, endpoint.network, endpoint.container, _encode([*settings, ports])),
+            (number, endpoint.network, endpoint.container, _encoder()([*settings, ports])),
         )
 
 
@@ -80,16 +106,16 @@ def delete_endpoints(connection: sqlite3.Connection, numbers: Iterable[int]) -> 
         connection.execute("DELETE FROM endpoints WHERE number = ?", (number,))
 
 
-def load_endpoints(connection: sqlite3.Connection) -> list[tuple[int, Endpoint]]:
+def load_endpoints(connection: sqlite3.Connection) -> "list[tuple[int, Endpoint]]":
     """(number, endpoint) of every endpoint, in the order of their numbers, which is the order of their creation."""
     rows = connection.execute("SELECT number, network, container, settings FROM endpoints ORDER BY number")
     return [(number, _endpoint(network, container, text)) for number, network, container, text in rows]
 
 
-def _endpoint(network: str, container: str, text: str) -> Endpoint:
+def _endpoint(network: str, container: str, text: str) -> "Endpoint":
     *plain, ports = json.loads(text)
     values: dict[str, Any] = {
-        name: tuple(value) if type(value) is list else value for name, value in zip(_PLAIN, plain, strict=True)
+        name: tuple(value) if type(value) is list else value for name, value in zip(_plain(), plain, strict=True)
     }
-    values["ports"] = tuple(Published(*port) for port in ports)
-    return Endpoint(network=network, container=container, **values)
+    values["ports"] = tuple(record.Published(*port) for port in ports)
+    return record.Endpoint(network=network, container=container, **values)

@@ -3,21 +3,22 @@
 Each function runs in its request's thread.
 """
 
-from engine.daemon import systemversion
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response, Text
 from engine.daemon.api.request import Request
-from engine.daemon.api.schemas import AUTH_CONFIG
 from engine.daemon.parts import DaemonParts
 from engine.late import TYPE_CHECKING, late
 from engine.settings.advertised import has_feature
 
 if TYPE_CHECKING:  # each is loaded by the first request for it; a login brings the registry's client
     from engine.daemon import info as facts
-    from engine.daemon.api import login
+    from engine.daemon import systemversion
+    from engine.daemon.api import login, schemas
 else:
     facts = late("engine.daemon.info")
+    systemversion = late("engine.daemon.systemversion")
     login = late("engine.daemon.api.login")
+    schemas = late("engine.daemon.api.schemas")
 
 # BuildKit, which old clients take by default then; 1 is the classic builder.
 _BUILDERS = {True: ("Builder-Version", "2"), False: ("Builder-Version", "1")}
@@ -47,6 +48,6 @@ def info(engine: DaemonParts, request: Request) -> Response:
 
 def auth(engine: DaemonParts, request: Request) -> Response:
     """POST /auth: check credentials against their registry."""
-    credentials = request.json(AUTH_CONFIG)
+    credentials = request.json(schemas.AUTH_CONFIG)
     token = login.check_login(credentials.get("serveraddress", ""), credentials, engine.settings.insecure_registries)
     return Json({"IdentityToken": token, "Status": "Login Succeeded"})

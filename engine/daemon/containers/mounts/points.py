@@ -7,7 +7,7 @@ It mounts nothing: `mounts.preparing` makes what a start needs.
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from engine.daemon.containers import paths
@@ -27,6 +27,7 @@ from engine.sandbox.mounts import words
 
 if TYPE_CHECKING:  # loaded for volumes with options
     from engine.daemon.volumes import mounted
+    from engine.daemon.volumes.store import Volumes
 else:
     mounted = late("engine.daemon.volumes.mounted")
 
@@ -276,12 +277,12 @@ def tell_unmounted(engine: MountParts, container: Container) -> None:
             engine.events.publish("volume", "unmount", point["Name"], attributes)
 
 
-def hold(engine: MountParts) -> None:
-    """At a daemon's start: tell the volume store which containers use each volume."""
-    for container in engine.containers.all():
+def hold(containers: Iterable[Container], volumes: "Volumes") -> None:
+    """Tell a volume store that was just made which of these containers use each volume."""
+    for container in containers:
         for point in container.mounts:
             if point["Type"] == "volume":
-                engine.volumes.hold(point["Name"], container.id)
+                volumes.hold(point["Name"], container.id)
 
 
 def images_of(container: Container) -> list[tuple[str, Sequence[str]]]:
