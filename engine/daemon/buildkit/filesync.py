@@ -20,14 +20,18 @@ from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Packet
 from engine.daemon.buildkit.mirror import Entry, Listing
+from engine.daemon.images.content import write_back
 from engine.daemon.tar.space import check_room, check_space
-from engine.dataclass import dataclass
+from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid, SystemFailure, Unavailable
 from engine.protocols import grpc, protobuf
 from engine.protocols.hpack import Field
 
 _FAREWELL_SECONDS = 2.0
 _AT_A_TIME = 32  # files that were asked for and have not come whole
+_TOGETHER = 256 << 10  # bytes of a file that are written at once
+_MOST_HELD = 64  # pieces of a file: a hostile client sends one of each byte
+_BEGUN_EACH = 16 << 20  # bytes of a file that are given to the disk at once
 _WEIGHED_EACH = 64 << 20  # bytes that come before the mirror's weight is noted again
 _MOST_LAST_WORDS = 1000  # packets after all has come
 _UNASKED = "the client sends data that nobody has asked for"
@@ -115,12 +119,30 @@ class Hash(Protocol):
 
 @dataclass(slots=True)
 class _Coming:
-    """A file that was asked for. fd: what is written to; hash: of what has come; come: bytes so far"""
+    """A file that was asked for. fd: what is written to; hash: of what was written; come, written: bytes so far
+
+    held: what has come and is not written: a client sends a large file in pieces of 32 KB
+    """
 
     fd: int
     entry: Entry
     hash: Hash
     come: int = 0
+    written: int = 0
+    held: list[memoryview | bytes] = field(default_factory=list)
+
+    def write(self) -> None:
+        """Write what is held. Raises OSError."""
+        data = self.held[0] if len(self.held) == 1 else b"".join(self.held)
+        self.held.clear()
+        self.hash.update(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.fd, view) :]
+        before, self.written = self.written, self.come
+        if before // _BEGUN_EACH != self.written // _BEGUN_EACH:
+            # Nothing of a mirror has to be durable, but the flush of the image that is built waits for all files.
+            write_back(self.fd, 0, self.written)
 
 
 class _Receiving:
@@ -186,6 +208,7 @@ class _Receiving:
             if data:
                 self._write(known, data)
                 continue
+            self._put(known)
             del self._open[known.entry.number]
             self._remembered.learn(mirror.close(known.fd, known.entry), known.hash.digest(), closed=True)
             left -= 1
@@ -216,10 +239,13 @@ class _Receiving:
         file.come += len(data)
         if file.come > file.entry.size:
             raise Invalid(f"{file.entry.path}: it has changed while it was sent")
-        file.hash.update(data)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file.fd, view) :]
+        file.held.append(data)
+        if file.come - file.written >= _TOGETHER or len(file.held) >= _MOST_HELD:
+            self._put(file)
+
+    def _put(self, file: _Coming) -> None:
+        """Write what is held of a file, and tell of it."""
+        file.write()
         if self._come - self._weighed >= _WEIGHED_EACH:
             self._weigh()
         self._progress(self._come)

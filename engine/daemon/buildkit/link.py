@@ -19,6 +19,7 @@ from engine.protocols.hpack import Field
 from engine.protocols.http2events import Broken, Data, Event, GoneAway, Headers, Limits, Reset, Room
 
 _PIECE = 1 << 16
+_READ = 1 << 18  # a little more than a socket holds
 _MOST_UNSENT = 1 << 18  # bytes that may wait for the socket before those who send must wait
 _LARGEST_MESSAGE = 16 << 20  # as much as BuildKit takes
 _GOODBYE_SECONDS = 1.0
@@ -241,7 +242,7 @@ class Link:
         self._accept = accept
         self._streams: dict[int, Stream] = {}
         self._unsent = bytearray()
-        self._piece = bytearray(_PIECE)  # what is read, so that no memory is asked for each time
+        self._piece = bytearray(_READ)  # what is read, so that no memory is asked for each time
         self._opening = threading.Condition(self.lock)
         self._over = ""  # why nothing more can be sent
         self._pings = pings

@@ -45,7 +45,8 @@ _KEPT_FORMS = ("gzip", "zstd")
 
 
 class _Squeezer:
-    """Compresses what is written to it into a blob with gzip, block by block; on threads if there are several blocks.
+    """Compresses what is written to it into a blob with gzip, block by block; on threads if there are several blocks,
+    one of which writes the blob.
 
     Every block is a gzip member of its own. Any reader of gzip takes these as one stream (RFC 1952 section 2.2).
     """
@@ -54,7 +55,8 @@ class _Squeezer:
         self._blob = blob
         self._block = bytearray()
         self._pool: ThreadPoolExecutor | None = None
-        self._waiting: collections.deque[Future[bytes]] = collections.deque()
+        self._writer: ThreadPoolExecutor | None = None
+        self._waiting: collections.deque[Future[None]] = collections.deque()
         self._members = 0
 
     def write(self, data: bytes | memoryview) -> None:
@@ -71,26 +73,30 @@ class _Squeezer:
 
     def close(self) -> None:
         """End the threads, and drop the blocks that they have not begun."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        for threads in (self._pool, self._writer):
+            if threads is not None:
+                threads.shutdown(cancel_futures=True)
 
     def _submit(self) -> None:
         block, self._block = self._block, bytearray()
         self._members += 1
-        if self._pool is None:
+        if self._pool is None or self._writer is None:
             if len(block) < _BLOCK:
                 self._blob.write(_squeezed(block))
                 return
             from concurrent.futures import ThreadPoolExecutor  # imported late: an idle daemon does not need it
 
-            self._pool = ThreadPoolExecutor(_THREADS, "squeeze")
-        self._waiting.append(self._pool.submit(_squeezed, block))
+            self._pool, self._writer = ThreadPoolExecutor(_THREADS, "squeeze"), ThreadPoolExecutor(1, "write-blob")
+        self._waiting.append(self._writer.submit(self._write, self._pool.submit(_squeezed, block)))
         self._settle(_MOST_WAITING)
 
     def _settle(self, most: int) -> None:
-        """Write compressed blocks in their order until no more than `most` are still being compressed."""
+        """Wait until no more than `most` blocks are not written; raises what writing one has raised."""
         while len(self._waiting) > most:
-            self._blob.write(self._waiting.popleft().result())
+            self._waiting.popleft().result()
+
+    def _write(self, squeezed: "Future[bytes]") -> None:
+        self._blob.write(squeezed.result())
 
 
 def _squeezed(block: bytearray) -> bytes:

@@ -214,12 +214,30 @@ def test_what_has_come_is_not_read_again() -> None:
     """Its digests were made on the way."""
     with directories() as (theirs, ours, place):
         (theirs / "d").mkdir()
-        for name, size in (("a", 0), ("b", 10), ("d/c", 100_000)):
+        for name, size in (("a", 0), ("b", 10), ("d/c", 1_000_000)):
             (theirs / name).write_bytes(os.urandom(size))
         receive(Sender(theirs), ours, place)
         known = Remembered(str(ours.parent / "digests"))
         for name in ("a", "b", "d/c"):
             assert known.find(os.stat(ours / name)) == hashlib.sha256((theirs / name).read_bytes()).digest()
+
+
+def test_of_a_file_that_comes_byte_by_byte_little_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte in a packet of its own takes a hundred times as much."""
+    held: list[int] = []
+    write = filesync._Coming.write
+
+    def watched(file: filesync._Coming) -> None:
+        held.append(len(file.held))
+        write(file)
+
+    monkeypatch.setattr(filesync._Coming, "write", watched)
+    monkeypatch.setattr("tests.unit.buildkit.sender.PIECE", 1)
+    with directories() as (theirs, ours, place):
+        (theirs / "slow").write_bytes(os.urandom(1000))
+        receive(Sender(theirs), ours, place)
+        assert (ours / "slow").read_bytes() == (theirs / "slow").read_bytes()
+    assert sum(held) == 1000 and max(held) <= 64
 
 
 FILE, DIRECTORY, LINK = go_mode(stat.S_IFREG | 0o644), go_mode(stat.S_IFDIR | 0o755), go_mode(stat.S_IFLNK | 0o777)
@@ -312,6 +330,7 @@ def test_a_mirror_weighs_what_has_come_and_not_what_is_said(size: int, words: st
 def test_a_mirror_weighs_more_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon may be killed at any time, and a file may be as large as the disk."""
     monkeypatch.setattr(filesync, "_WEIGHED_EACH", 40_000)
+    monkeypatch.setattr(filesync, "_TOGETHER", 1)
     with directories() as (theirs, ours, place):
         (theirs / "large").write_bytes(bytes(200_000))
         weights: list[int] = []

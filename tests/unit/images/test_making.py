@@ -73,4 +73,4 @@ def test_a_failure_leaves_no_thread_behind(store, monkeypatch):
         monkeypatch.setattr(type(blob), "write", full)
         with pytest.raises(SystemFailure, match="no space"):
             making.unpack(session, io.BytesIO(archive(member("file", os.urandom(8 * making._BLOCK)))), blob)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("squeeze")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("squeeze", "write-blob"))]
