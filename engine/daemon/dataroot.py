@@ -103,7 +103,7 @@ def engine_id(data_root: str) -> str:
             return known
     with open("/proc/sys/kernel/random/uuid") as kernel:
         made = kernel.read().strip()
-    wholefile.write(path, made + "\n")
+    wholefile.write(path, made + "\n", synced=False)
     return made
 
 

@@ -5,6 +5,9 @@ A data root has one database. Any thread of the daemon uses the one connection, 
 sees half of a writer's change. The SQL stands in the other files of this package. Never hold a transaction over
 anything slow (a download, a container's start): every other thread waits for it.
 
+A data root that nobody was told anything of yet need not survive a loss of power. So a start on an empty one waits for
+no disk: the first durable change syncs the database file, and the other files beside it that a daemon makes once.
+
 The daemon opens the database file exclusively. SQLite then needs no shared memory file (`-shm`), for which there is no
 room when a daemon starts on a full disk.
 """
@@ -19,6 +22,7 @@ from engine.daemon import locks
 from engine.daemon.store import fileversion
 from engine.daemon.store.reserve import Reserve
 from engine.errors import SystemFailure, Unavailable
+from engine.kernel import wholefile
 
 # This number is incremented when a table changes in a way that CREATE TABLE IF NOT EXISTS does not bring about.
 VERSION = 3
@@ -52,7 +56,9 @@ class Database:
         alone: bool = False,
     ) -> None:
         self._lock = locks.Reentrant("database")
+        self._path = path
         self._durable: bool | None = None
+        self._founded = False  # what the database stands on is known to be on the disk
         self._page = 0
         _refuse_newer(path, _version_of(path))  # before anything is written: a newer engine's file stays as it is
         self._reserve = Reserve(_private(path))
@@ -73,13 +79,13 @@ class Database:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def _prepare(self, path: str, schema: Iterable[str], migrations: Mapping[int, Iterable[str]]) -> None:
-        for pragma in _PRAGMAS:
+        for pragma in _PRAGMAS if os.fstat(self._reserve.fileno()).st_size else ("PRAGMA synchronous = OFF", *_PRAGMAS):
             self._connection.execute(pragma)
         self._page = self._connection.execute("PRAGMA page_size").fetchone()[0]
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         _refuse_newer(path, version)
         self._reserve.begin(f"{path}-wal", self._size())
-        with self.transaction(durable=True, frees=True) as connection:
+        with self.transaction(durable=version not in (0, VERSION), frees=True) as connection:
             # A new file has version 0 and needs no migration.
             for step in range(version or VERSION, VERSION):
                 for statement in migrations.get(step, ()):
@@ -108,6 +114,8 @@ class Database:
     @contextlib.contextmanager
     def _transaction(self, durable: bool, frees: bool) -> Iterator[sqlite3.Connection]:
         with self._lock:
+            if durable and not self._founded:
+                self._found()
             if not frees:
                 self._reserve.check(self._size())
             # SQLite ignores this pragma inside a transaction, so it is executed before BEGIN, and only when it changes.
@@ -129,6 +137,17 @@ class Database:
         """The connection, for reading only, with no write between two statements. May be used inside a transaction."""
         with self._lock:
             yield self._connection
+
+    def _found(self) -> None:
+        """Make durable what an earlier daemon, or this one, has made without waiting for the disk."""
+        directory, name = os.path.split(self._path)
+        try:
+            # SQLite takes a write-ahead log beside an empty file for one of another database, and deletes it.
+            self._reserve.sync()
+            wholefile.sync_all(directory or ".", but=name)
+        except OSError as error:
+            raise SystemFailure(f"the database cannot be written: {error}") from error
+        self._founded = True
 
     def _size(self) -> int:
         """The bytes of all pages of the database, those that are only in the write-ahead log too."""

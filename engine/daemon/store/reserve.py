@@ -65,6 +65,14 @@ class Reserve:
                 "the disk is full: no reserve for the database; removals may fail until there is room: %s", error
             )
 
+    def fileno(self) -> int:
+        """The descriptor of the database file."""
+        return self._descriptor
+
+    def sync(self) -> None:
+        """Make the database file durable as it is. Raises OSError."""
+        os.fsync(self._descriptor)
+
     def check(self, size: int) -> None:
         """Renew the reserve before something is added. size: bytes of the database's own pages
 

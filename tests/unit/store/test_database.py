@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import os
 import sqlite3
 import subprocess
 import sys
@@ -257,4 +258,21 @@ with database.transaction() as connection:
     assert (tmp_path / "db-wal").stat().st_blocks * 512 >= reserve.LOG_BYTES
     database = Database(path, SCHEMA)
     assert rows(database) == [1]
+    database.close()
+
+
+def test_the_first_durable_change_syncs_what_was_made_without_waiting(tmp_path, monkeypatch):
+    """SQLite deletes a write-ahead log beside a database file that a loss of power has left empty."""
+    (tmp_path / "beside").write_text("made once")
+    (tmp_path / "below").mkdir()
+    database = Database(str(tmp_path / "db"), SCHEMA)
+    done, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    with database.transaction():
+        pass
+    assert done == []
+    for _ in range(2):
+        with database.transaction(durable=True):
+            pass
+        assert done == [str(tmp_path / "db"), str(tmp_path / "beside"), str(tmp_path)]
     database.close()

@@ -48,7 +48,7 @@ def choose(data_root: str, driver: str = "") -> str:
         why = "overlays do not work there" if fresh else f"it has the storage {known.partition(' ')[0]}"
         raise Unavailable(f"the data root {data_root} cannot have the storage driver {driver}: {why}")
     if fresh:
-        wholefile.write(path, known + "\n")
+        wholefile.write(path, known + "\n", synced=False)
     if known == OVERLAY and not userns.is_hosts():
         raise OSError(errno.EPERM, "root's daemon has made it: only that daemon can mount its layers")
     return OVERLAY if known == _OVERLAY_OF_USER else known
