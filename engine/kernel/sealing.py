@@ -14,6 +14,7 @@ the interpreter's start or more, and would stay in the memory of all processes o
 import errno
 import os
 import sys
+from collections.abc import Mapping, Sequence
 
 from engine import origin
 from engine.late import TYPE_CHECKING, late
@@ -44,8 +45,9 @@ def seal() -> None:
     except OSError as error:
         if error.errno not in _CANNOT:
             raise
+        _restore()
         return
-    os.execve(tree, *_anew())
+    os.execve(tree, *without_site(sys.orig_argv, os.environ))
 
 
 def _copy() -> int:
@@ -59,18 +61,21 @@ def _copy() -> int:
     return syscalls.open_tree(-100, os.readlink(_EXE), syscalls.OPEN_TREE_CLONE)
 
 
-def _anew() -> tuple[list[str], dict[str, str]]:
-    """The arguments and the environment of the new start, which finds the same modules in the same order."""
-    environment = dict(os.environ)
+def without_site(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The arguments and the environment of a start of Python for a program that seals itself, or is started sealed.
+
+    It finds the modules that this process finds, in the same order.
+    """
+    environment = dict(environ)
     if sys.flags.ignore_environment or any(os.pathsep in each for each in sys.path):
-        return sys.orig_argv, environment
-    environment[_PATH_BEFORE] = environment.get(_PATH, "")
+        return [*arguments], environment
+    environment.setdefault(_PATH_BEFORE, environment.get(_PATH, ""))
     environment[_PATH] = os.pathsep.join(dict.fromkeys(filter(None, (*sys.path, origin.root()))))
-    return [sys.orig_argv[0], "-S", *sys.orig_argv[1:]], environment
+    return [arguments[0], "-S", *arguments[1:]], environment
 
 
 def _restore() -> None:
-    """Undo what `_anew` has changed, for the programs that this process starts in turn."""
+    """Undo what `without_site` has changed, for the programs that this process starts in turn."""
     before = os.environ.pop(_PATH_BEFORE, None)
     if before is None:
         return

@@ -16,6 +16,7 @@ from engine import origin
 from engine.daemon import slumber
 from engine.daemon.api import listeners
 from engine.errors import EngineError, Invalid
+from engine.kernel import sealing
 from engine.listen import dozing
 from engine.settings import asleep, every, whose
 
@@ -59,7 +60,7 @@ def _listen(words: list[str]) -> int:
     settings = every.from_arguments(words)
     environment = origin.environment()
     environment.setdefault(asleep.VARIABLE, str(asleep.USUAL))
-    command = [*origin.starts(), "daemon", *words]
+    command, environment = sealing.without_site([*origin.starts(), "daemon", *words], environment)
     program = _program()
     now = _is_owed_a_start(settings)
     opened = [_opened(host, settings) for host in settings.hosts]

@@ -73,7 +73,7 @@ ROOMS = {
     "engine.rootless.arrival": ("engine.rootless", "engine.kernel"),
     "engine.rootless.delegated": ("engine.daemon.runtime.units", "engine.sandbox.cgroups"),
     # Opens a daemon's sockets as the daemon does, and looks whether one has fallen asleep.
-    "engine.listen": ("engine.daemon.api.listeners", "engine.daemon.slumber"),
+    "engine.listen": ("engine.daemon.api.listeners", "engine.daemon.slumber", "engine.kernel"),
     "engine.units": ("engine.kernel",),
     "engine.spawner": ("engine.monitor", "engine.proxy", "engine.resolver", *BASE),
     "engine.monitor": ("engine.birth", "_muxer", *BASE),
