@@ -12,7 +12,12 @@ import importlib
 import sys
 import types
 
-IDLE = ("traceback", "json", "base64", "heapq", "queue", "selectors")
+IDLE = ("traceback", "json", "base64", "heapq", "queue", "selectors", "sqlite3")
+
+_INSTEAD = {"sqlite3": "_sqlite3"}
+"""What is loaded in the place of a module, and is what it gives its users. `sqlite3` itself adds conversions of dates,
+which the engine does not use, and loads `datetime` for them: a tenth of the time that a start takes for its modules.
+"""
 
 
 def postpone(*names: str) -> None:
@@ -32,7 +37,8 @@ def _waiting(name: str) -> types.ModuleType:
         with turn:
             if sys.modules.get(name) is stand_in:
                 del sys.modules[name]
-            real = importlib.import_module(name)
+            real = importlib.import_module(_INSTEAD.get(name, name))
+            sys.modules[name] = real
             # Modules that have imported the stand-in keep it: from now on it has all that the module has.
             vars(stand_in).update(vars(real))
         return getattr(real, attribute)

@@ -88,3 +88,24 @@ for thread in threads:
 print(*said)
 """
     assert said(script) == "True True"
+
+
+def test_a_database_needs_no_dates() -> None:
+    """The part of sqlite3 that the engine uses is all in the module in C."""
+    script = """
+import sys
+from engine import postponed
+postponed.postpone(*postponed.IDLE)
+import sqlite3
+assert "_sqlite3" not in sys.modules
+connection = sqlite3.connect(":memory:", isolation_level=None)
+connection.row_factory = sqlite3.Row
+print(connection.execute("SELECT 7 AS x").fetchone()["x"], "datetime" in sys.modules)
+try:
+    connection.execute("SELECT nothing FROM nowhere")
+except sqlite3.OperationalError as error:
+    print(isinstance(error, sqlite3.DatabaseError), error.sqlite_errorcode != sqlite3.SQLITE_FULL)
+import sqlite3
+sqlite3.IntegrityError, sqlite3.Error, sqlite3.Connection
+"""
+    assert said(script) == "7 False\nTrue True"
