@@ -9,34 +9,41 @@ import logging
 import os
 
 from engine.daemon.containers import paths
-from engine.daemon.containers.exec import homes
-from engine.daemon.containers.life import end, restarts
+from engine.daemon.containers.life import restarts
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import cgroupparent
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
-from engine.daemon.runtime.handshake import SilentMonitor
 from engine.daemon.slumber import Slumber
+from engine.daemon.store import networks as network_table
 from engine.errors import EngineError
 from engine.late import TYPE_CHECKING, late
-from engine.wire import endpoint
-from engine.wire.schema import Exited, Started
 
 if TYPE_CHECKING:  # loaded where containers run, or have left something
     from engine.daemon.containers.endpoints import adopting, leavings
+    from engine.daemon.containers.exec import homes
     from engine.daemon.containers.exec import verbs as execution
     from engine.daemon.containers.health import probing
+    from engine.daemon.containers.life import end
     from engine.daemon.containers.mounts import borrowing
+    from engine.daemon.containers.security import cgroupparent
     from engine.daemon.containers.verbs import pause, remove, start
+    from engine.daemon.runtime import handshake
+    from engine.wire import endpoint, schema
 else:
     adopting = late("engine.daemon.containers.endpoints.adopting")
     leavings = late("engine.daemon.containers.endpoints.leavings")
+    homes = late("engine.daemon.containers.exec.homes")
     execution = late("engine.daemon.containers.exec.verbs")
     probing = late("engine.daemon.containers.health.probing")
+    end = late("engine.daemon.containers.life.end")
     borrowing = late("engine.daemon.containers.mounts.borrowing")
+    cgroupparent = late("engine.daemon.containers.security.cgroupparent")
     pause = late("engine.daemon.containers.verbs.pause")
     remove = late("engine.daemon.containers.verbs.remove")
     start = late("engine.daemon.containers.verbs.start")
+    handshake = late("engine.daemon.runtime.handshake")
+    endpoint = late("engine.wire.endpoint")
+    schema = late("engine.wire.schema")
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +57,12 @@ def adopt_all(engine: ContainerParts, slept: Slumber | None = None) -> list[Cont
     here.
     """
     wanted = []
-    left = engine.networks.endpoints()  # also those of containers that turn out to have ended
+    with engine.database.reading() as connection:
+        left = network_table.has_endpoints(connection)  # also those of containers that turn out to have ended
     containers = engine.containers.all()
     ran = _with_a_run(engine, containers)
-    engine.monitors.call((container.id, _where(engine, container).exec_dir, endpoint.NAME) for container in ran)
+    if ran:
+        engine.monitors.call((container.id, _where(engine, container).exec_dir, endpoint.NAME) for container in ran)
     known = {container.id for container in ran}
     for container in reversed(containers):
         if slept is not None:
@@ -67,7 +76,7 @@ def adopt_all(engine: ContainerParts, slept: Slumber | None = None) -> list[Cont
                 wanted.append(container)
         except (EngineError, OSError) as error:
             log.error("container %s was not adopted: %s", container.id, error)
-    _adopt_networks(engine, bool(left))
+    _adopt_networks(engine, left)
     if os.path.isdir(paths.lent(engine.settings.exec_root)):
         borrowing.sweep(engine)
     return wanted
@@ -109,11 +118,11 @@ def _adopt(engine: ContainerParts, container: Container, woken: bool) -> bool:
     was_alive = container.state.alive
     try:
         found = engine.monitors.adopt(container.id, where.exec_dir)
-    except SilentMonitor as silent:
+    except handshake.SilentMonitor as silent:
         if was_alive and silent.linked:
             engine.monitors.keep(container.id)  # the container runs on, as far as the daemon can tell
         raise
-    if isinstance(found, Started):
+    if isinstance(found, schema.Started):
         _go_on(engine, container, found)
         return False
     if was_alive:
@@ -121,9 +130,9 @@ def _adopt(engine: ContainerParts, container: Container, woken: bool) -> bool:
         exited = found or end.lost(container)
         with engine.events.at(exited.finished_ns):
             end.record(engine, container, exited, obey_policy=woken, error=error)
-    elif isinstance(found, Exited):
+    elif isinstance(found, schema.Exited):
         with engine.events.at(found.started_ns):
-            start.record_start(engine, container, Started(0, 0, found.started_ns))
+            start.record_start(engine, container, schema.Started(0, 0, found.started_ns))
         with engine.events.at(found.finished_ns):
             end.record(engine, container, found, obey_policy=woken)
     elif os.path.isdir(where.exec_dir):
@@ -131,7 +140,7 @@ def _adopt(engine: ContainerParts, container: Container, woken: bool) -> bool:
     return _follow_up(engine, container, woken)
 
 
-def _go_on(engine: ContainerParts, container: Container, found: Started) -> None:
+def _go_on(engine: ContainerParts, container: Container, found: "schema.Started") -> None:
     """Record a container that was found running, paused or not, and watch for its end."""
     try:
         if container.state.alive:

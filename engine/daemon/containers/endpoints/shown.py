@@ -4,13 +4,19 @@ Runs in the daemon's request threads. The dicts of the record are shown as they 
 """
 
 from engine.daemon.containers import ports
-from engine.daemon.containers.endpoints import requested
 from engine.daemon.containers.record import Container, State
-from engine.daemon.containers.shapes import EndpointSettings
-from engine.daemon.images.content import digest_of
 from engine.daemon.jsontext import Object
 from engine.daemon.network.record import BUILTIN, Endpoint
 from engine.daemon.parts import EndpointParts
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded for networks of users, and for containers that run
+    from engine.daemon.containers.endpoints import requested
+    from engine.daemon.containers.shapes import EndpointSettings
+    from engine.daemon.images import content
+else:
+    requested = late("engine.daemon.containers.endpoints.requested")
+    content = late("engine.daemon.images.content")
 
 
 def endpoints_of(engine: EndpointParts, container: Container, state: State) -> list[Endpoint]:
@@ -30,7 +36,7 @@ def settings(container: Container, state: State, endpoints: list[Endpoint]) -> O
     }
 
 
-def networks(container: Container, state: State, endpoints: list[Endpoint]) -> dict[str, EndpointSettings]:
+def networks(container: Container, state: State, endpoints: list[Endpoint]) -> "dict[str, EndpointSettings]":
     """Name of each network → EndpointSettings."""
     its_own = {name: _with_names(container, name, asked) for name, asked in container.networking.items()}
     if not state.started_ns:
@@ -40,12 +46,12 @@ def networks(container: Container, state: State, endpoints: list[Endpoint]) -> d
     return {name: _connected(asked, by_network) for name, asked in its_own.items()}
 
 
-def _with_names(container: Container, name: str, asked: EndpointSettings) -> EndpointSettings:
+def _with_names(container: Container, name: str, asked: "EndpointSettings") -> "EndpointSettings":
     """The settings with the names that the container has, or would have, in a user-defined network."""
     return asked if name in BUILTIN else {**asked, "DNSNames": requested.dns_names(container, asked)}
 
 
-def _connected(asked: EndpointSettings, endpoints: dict[str, Endpoint]) -> EndpointSettings:
+def _connected(asked: "EndpointSettings", endpoints: dict[str, Endpoint]) -> "EndpointSettings":
     endpoint = endpoints.get(asked["NetworkID"])
     if endpoint is None:
         return asked
@@ -65,4 +71,4 @@ def _connected(asked: EndpointSettings, endpoints: dict[str, Endpoint]) -> Endpo
 
 def _sandbox(container: Container, state: State) -> str:
     """64 hex digits for this run, the same in every daemon that adopts it."""
-    return digest_of(f"{container.id} {state.pid} {state.pid_start}".encode()).removeprefix("sha256:")
+    return content.digest_of(f"{container.id} {state.pid} {state.pid_start}".encode()).removeprefix("sha256:")

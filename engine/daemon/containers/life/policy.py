@@ -3,14 +3,17 @@
 Pure; used by the threads that record an end. The rules are exactly dockerd's, also where they surprise.
 """
 
-from engine.daemon.containers.shapes import RestartPolicy
+from engine.late import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.daemon.containers.shapes import RestartPolicy
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 60.0
 _SETTLED_SECONDS = 10.0  # a run of this length was no failure to start: the next delay is the first one again
 
 
-def runs_again(policy: RestartPolicy, exit_code: int, *, by_hand: bool, count: int) -> bool:
+def runs_again(policy: "RestartPolicy", exit_code: int, *, by_hand: bool, count: int) -> bool:
     """Whether the policy (a RestartPolicy of the API) wants another run.
 
     by_hand: a client has asked for an end, or sent a signal, since a client last started it; count: the tries so far

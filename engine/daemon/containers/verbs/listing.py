@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from engine.daemon.clock import SECOND, duration
 from engine.daemon.containers import filters, ports
 from engine.daemon.containers.endpoints import shown as networks
-from engine.daemon.containers.mounts import points
 from engine.daemon.containers.record import Container, State
-from engine.daemon.containers.verbs.inspect import measure
 from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Endpoint
 from engine.daemon.parts import ContainerParts
@@ -19,10 +17,14 @@ from engine.dataclass import dataclass, field
 from engine.errors import NotFound
 from engine.late import TYPE_CHECKING, late
 
-if TYPE_CHECKING:  # loaded for the few containers that have links
+if TYPE_CHECKING:  # loaded for the containers that have links or mounts, and where sizes are asked for
     from engine.daemon.containers.endpoints import legacylinks
+    from engine.daemon.containers.mounts import points
+    from engine.daemon.containers.verbs import inspect as inspecting
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
+    points = late("engine.daemon.containers.mounts.points")
+    inspecting = late("engine.daemon.containers.verbs.inspect")
 
 # dockerd's listing shows this for a container without a health check.
 _NO_HEALTH = {"Status": "none", "FailingStreak": 0}
@@ -46,7 +48,7 @@ def list_containers(engine: ContainerParts, asked: AskedListing) -> list[Object]
     for container, state, beside in _chosen(engine, asked):
         summary = _summary(container, state, beside, status_text(state, now_ns))
         if asked.size:
-            summary["SizeRw"], summary["SizeRootFs"] = measure(engine, container)
+            summary["SizeRw"], summary["SizeRootFs"] = inspecting.measure(engine, container)
         found.append(summary)
     return found
 
@@ -181,7 +183,7 @@ def _summary(container: Container, state: State, beside: _Beside, status: str) -
         HostConfig=shown_host,
         Health=_health(state),
         NetworkSettings={"Networks": networks.networks(container, state, endpoints)},
-        Mounts=points.show(container),
+        Mounts=points.show(container) if container.mounts else [],
     )
     return summary
 

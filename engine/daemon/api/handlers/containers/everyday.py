@@ -7,36 +7,52 @@ query's defaults, the content types, and when which part of the answer is sent.
 
 from collections.abc import Generator
 
-from engine.daemon.api import schemas, versions
+from engine.daemon.api import versions
 from engine.daemon.api.answers import JSON_TYPE, Empty, Json, Response, encode_json
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import around_last
-from engine.daemon.containers import naming
 from engine.daemon.containers.life import current
-from engine.daemon.containers.output import attach as attaching
-from engine.daemon.containers.output import logs as reading
-from engine.daemon.containers.output import resize as resizing
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.verbs import create as creating
-from engine.daemon.containers.verbs import inspect as inspecting
-from engine.daemon.containers.verbs import kill as killing
-from engine.daemon.containers.verbs import listing
-from engine.daemon.containers.verbs import remove as removing
-from engine.daemon.containers.verbs import start as starting
-from engine.daemon.containers.verbs import stop as stopping
-from engine.daemon.containers.verbs import wait as waiting
-from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
-from engine.daemon.signals import parse_signal
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, integer, natural, quoted
-from engine.logs.query import Query as LogQuery
 
-if TYPE_CHECKING:  # loaded for the few containers that have links
+if TYPE_CHECKING:  # each is loaded by the first request for it: most engines that wake up are only asked for a list
+    from engine.daemon import signals
+    from engine.daemon.api import schemas
+    from engine.daemon.containers import naming
     from engine.daemon.containers.endpoints import legacylinks
+    from engine.daemon.containers.output import attach as attaching
+    from engine.daemon.containers.output import logs as reading
+    from engine.daemon.containers.output import resize as resizing
+    from engine.daemon.containers.verbs import create as creating
+    from engine.daemon.containers.verbs import inspect as inspecting
+    from engine.daemon.containers.verbs import kill as killing
+    from engine.daemon.containers.verbs import listing
+    from engine.daemon.containers.verbs import remove as removing
+    from engine.daemon.containers.verbs import start as starting
+    from engine.daemon.containers.verbs import stop as stopping
+    from engine.daemon.containers.verbs import wait as waiting
+    from engine.daemon.jsontext import Object
+    from engine.logs import query as logs_query
 else:
+    signals = late("engine.daemon.signals")
+    schemas = late("engine.daemon.api.schemas")
+    naming = late("engine.daemon.containers.naming")
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
+    attaching = late("engine.daemon.containers.output.attach")
+    reading = late("engine.daemon.containers.output.logs")
+    resizing = late("engine.daemon.containers.output.resize")
+    creating = late("engine.daemon.containers.verbs.create")
+    inspecting = late("engine.daemon.containers.verbs.inspect")
+    killing = late("engine.daemon.containers.verbs.kill")
+    listing = late("engine.daemon.containers.verbs.listing")
+    removing = late("engine.daemon.containers.verbs.remove")
+    starting = late("engine.daemon.containers.verbs.start")
+    stopping = late("engine.daemon.containers.verbs.stop")
+    waiting = late("engine.daemon.containers.verbs.wait")
+    logs_query = late("engine.logs.query")
 
 # The most bytes of a body that counts as empty: an empty object and the spaces around it. Older clients send it with a
 # start, and it means nothing.
@@ -106,7 +122,7 @@ def inspect(engine: DaemonParts, request: Request) -> Response:
     container = _container(engine, request)
     version = request.version
 
-    def encode(shown: Object) -> bytes:
+    def encode(shown: "Object") -> bytes:
         return encode_json(versions.container(version, shown)) + b"\n"
 
     if request.query.flag("size"):
@@ -133,7 +149,7 @@ def wait(engine: DaemonParts, request: Request) -> None:
     request.park(_wait(engine, request, waiter))
 
 
-def _wait(engine: DaemonParts, request: Request, waiter: waiting.Waiter) -> Generator[int, None, None]:
+def _wait(engine: DaemonParts, request: Request, waiter: "waiting.Waiter") -> Generator[int, None, None]:
     """The steps of the answer to a wait. There may be a thousand of these, so it keeps little."""
     texts = _WAITED[request.chunked]
     # The wait is entrusted to the monitor before the head is sent: a client that has read the head gets its answer,
@@ -162,9 +178,9 @@ def logs(engine: DaemonParts, request: Request) -> None:
         reading.send(engine, container, stream.fileno(), query, follow, chunked, request.query.flag("details"))
 
 
-def _log_query(engine: DaemonParts, container: Container, request: Request) -> LogQuery:
+def _log_query(engine: DaemonParts, container: Container, request: Request) -> "logs_query.Query":
     query = request.query
-    return LogQuery(
+    return logs_query.Query(
         stdout=query.flag("stdout"),
         stderr=query.flag("stderr"),
         since_ns=query.timestamp("since") or 0,
@@ -210,7 +226,7 @@ def kill(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/kill: send a signal, SIGKILL by default."""
     reference = request.parameters["id"]
     try:
-        number = parse_signal(request.query.text("signal") or "SIGKILL")
+        number = signals.parse_signal(request.query.text("signal") or "SIGKILL")
         killing.kill(engine, _container(engine, request), number)
     except EngineError as error:
         raise type(error)(f"cannot kill container: {reference}: {error}") from error
