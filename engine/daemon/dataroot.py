@@ -19,7 +19,7 @@ from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
 from engine.errors import SystemFailure, Unavailable
-from engine.kernel import wholefile
+from engine.kernel import placement, wholefile
 from engine.regex import regex
 from engine.settings.every import Settings
 
@@ -38,6 +38,8 @@ _PRIVATE = {
     "data": (*OF_IMAGES, "buildmounts", "containers", "contexts", "history", "volumes", REMOVED_VOLUMES),
     "exec": ("containers", "given", "runtimes", "stage"),
 }
+# Its directories come and go with the containers, and have nothing to do with each other.
+_SPREAD = "containers"
 _DATABASE = "engine.db"
 # What dockerd has in its data root, and this engine does not.
 _DOCKERDS_OWN = ("image", "network", "overlay2", "plugins", "swarm", "runtimes", "containerd")
@@ -65,6 +67,7 @@ def make(settings: Settings) -> None:
                 path = os.path.join(root, name)
                 os.makedirs(path, mode=0o700, exist_ok=True)
                 os.chmod(path, 0o700)
+            placement.spread(os.path.join(root, _SPREAD))
 
 
 @contextlib.contextmanager
