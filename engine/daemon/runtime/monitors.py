@@ -47,6 +47,7 @@ _SEND_LIMIT = struct.pack("ll", _SEND_SECONDS, 0)  # struct timeval
 _MOST_HELPERS = 15
 _IDLE_SECONDS = 5.0  # that a helper waits before it leaves; else a busy daemon would start one for each end
 _HEARD = select.EPOLLIN | select.EPOLLONESHOT
+_HUNG_UP = select.EPOLLONESHOT  # the kernel tells a hang-up unasked; one thread of those that watch is enough for it
 
 Heard = Callable[[str, "Exited | Detached | None"], None]
 """A callback with the id of a container or exec and its monitor's message; None when the monitor has died."""
@@ -340,7 +341,7 @@ class Monitors:
         """Keep the link to a monitor that has reported the end, until it exits itself; the caller holds the lock."""
         self._parting.setdefault(container_id, []).append(link)
         self._ends[link.fileno()] = lambda: self._close_parted(container_id, link)
-        self._poll.register(link.fileno(), 0)
+        self._poll.register(link.fileno(), _HUNG_UP)
 
     def _close_parted(self, container_id: str, link: Channel) -> None:
         links = self._parting[container_id]
@@ -377,7 +378,7 @@ class Monitors:
         """Have a watching thread call `ended` once, when the other end of a socket is closed; it reads nothing."""
         with self._lock:
             self._ends[descriptor] = ended
-            self._poll.register(descriptor, 0)
+            self._poll.register(descriptor, _HUNG_UP)
 
     def off_end(self, descriptor: int) -> None:
         """Undo `on_end` for this descriptor; must be called before the socket is closed."""
@@ -414,7 +415,8 @@ class Monitors:
         finally:
             with self._lock:
                 self._waiting -= 1
-        worker.settle()
+        if owed is not None or (told and told[0][0] == worker.bell()):
+            worker.settle()
         for descriptor, _ in told:
             try:
                 self._hear(descriptor)
@@ -436,7 +438,7 @@ class Monitors:
             if descriptor in self._ends:
                 # Several watching threads may be told of one end. By now the first has closed that socket, and another
                 # one, which has not ended, may have got its number.
-                if _hung_up(descriptor):
+                if _told(descriptor, 0):  # a hang-up is always told
                     ended = self._ends.pop(descriptor)
                     self._poll.unregister(descriptor)
                     ended()
@@ -488,10 +490,6 @@ class Monitors:
 
 def _readable(descriptor: int) -> bool:
     return _told(descriptor, select.POLLIN)
-
-
-def _hung_up(descriptor: int) -> bool:
-    return _told(descriptor, 0)  # a hang-up is always reported
 
 
 def _told(descriptor: int, events: int) -> bool:
