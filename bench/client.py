@@ -4,6 +4,7 @@ only counted.
 Used by the benchmarks, with one kept-alive `Connection` a thread. The HTTP is that of the tests' harness.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,18 @@ class Connection(http.Connection):
     def __init__(self, path: Path | str, prefix: str = "") -> None:
         super().__init__(path, TIMEOUT)
         self.prefix = prefix
+
+    def send_request(
+        self, method: str, target: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> None:
+        """Send one request; one with a body of JSON by one call, as the clients of docker do."""
+        if not isinstance(body, dict):
+            super().send_request(method, target, body, headers)
+            return
+        data = json.dumps(body)
+        fields = {"Host": "bench", "Content-Type": "application/json", "Content-Length": len(data), **(headers or {})}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        self.send(f"{method} {target} HTTP/1.1\r\n{lines}\r\n{data}".encode())
 
     def call(
         self,

@@ -19,6 +19,7 @@ from bench.isolation import Isolated
 PROJECT = Path(__file__).parent.parent
 START_SECONDS = 30
 REGISTRY = "127.0.0.1:5000"
+RUN = "/run/bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,15 @@ class Peer:
 
 
 def _engine(directory: Path, socket: Path) -> Launch:
-    places = {"--data-root": "data", "--exec-root": "exec", "--pidfile": "pid"}
-    options = [word for option, name in places.items() for word in (option, str(directory / name))]
-    argv = [sys.executable, "-m", "engine", "daemon", "--host", f"unix://{socket}", *options]
+    argv = [sys.executable, "-m", "engine", "daemon", "--host", f"unix://{socket}", *_roots(directory)]
     return Launch([*argv, "--insecure-registry", REGISTRY])
+
+
+def _roots(directory: Path) -> list[str]:
+    """Where dockerd, and this engine, write. What only a run needs is in the small file system that hides the machine's
+    /run, as on any host.
+    """
+    return ["--data-root", str(directory / "data"), "--exec-root", f"{RUN}/exec", "--pidfile", str(directory / "pid")]
 
 
 def _without_c(directory: Path, socket: Path) -> Launch:
@@ -66,9 +72,7 @@ def _without_c(directory: Path, socket: Path) -> Launch:
 
 
 def _dockerd(directory: Path, socket: Path) -> Launch:
-    places = {"--data-root": "data", "--exec-root": "exec", "--pidfile": "pid"}
-    options = [word for option, name in places.items() for word in (option, str(directory / name))]
-    return Launch(["dockerd", "--host", f"unix://{socket}", *options])
+    return Launch(["dockerd", "--host", f"unix://{socket}", *_roots(directory)])
 
 
 # crun is the faster of podman's runtimes; a host without CAP_SYS_RESOURCE can set these limits.
@@ -93,7 +97,7 @@ def _podman(directory: Path, socket: Path) -> Launch:
     files = {"CONTAINERS_CONF": _CONTAINERS_CONF, "CONTAINERS_REGISTRIES_CONF": _REGISTRIES_CONF}
     for name, text in files.items():
         (directory / name).write_text(text)
-    roots = ["--root", str(directory / "data"), "--runroot", str(directory / "run"), "--storage-driver", "overlay"]
+    roots = ["--root", str(directory / "data"), "--runroot", f"{RUN}/podman", "--storage-driver", "overlay"]
     return Launch(
         ["podman", *roots, "system", "service", "--time=0", f"unix://{socket}"],
         # podman leaves temporary files of imports behind, by default in /var/tmp.
