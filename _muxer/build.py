@@ -32,7 +32,7 @@ PARTS = {
     "proxy": ("confine", "datagram", "orders", "reach", "stream", "turns"),
     "files": ("extract", "trees"),
     "birth": ("beneath", "command", "devices", "join", "mounts", "plan", "rights", "steps", "streams", "users"),
-    "process": ("finish", "launch", "newborn", "keeper", "proxy", "title", "spawner"),
+    "process": ("ballast", "finish", "launch", "newborn", "keeper", "proxy", "title", "spawner"),
 }
 SOURCES = tuple(os.path.join(part, f"{name}.c") for part, names in PARTS.items() for name in names)
 # 64-bit file offsets and times also where `long` has 32 bits.

@@ -56,12 +56,15 @@ static void let_go_of(int *fd) {
     *fd = -1;
 }
 
-/* Forks; the child is in a PID namespace of its own if it is to be. */
+/* Forks a child that stays in C; it is in a PID namespace of its own if it is to be. */
 static pid_t fork_with(bool own_pids, int *pidfd) {
     struct clone_request request = {.flags = CLONE_PIDFD | (own_pids ? CLONE_NEWPID : 0),
                                     .pidfd = (uint64_t)(uintptr_t)pidfd,
                                     .exit_signal = SIGCHLD};
-    return (pid_t)syscall(SYS_clone3, &request, sizeof request);
+    keep_ballast(true);
+    pid_t child = (pid_t)syscall(SYS_clone3, &request, sizeof request);
+    if (child != 0) keep_ballast(false); /* this process may have to run Python yet */
+    return child;
 }
 
 /* Tells the daemon that there will be no container, and why. */

@@ -95,3 +95,15 @@ def test_a_spare_ends_with_the_spawner(pure: Daemon) -> None:
     pure.kill9()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in both))
     pure.start()
+
+
+def test_the_init_of_a_spare_in_c_has_no_part_of_pythons_memory(own_daemon: Daemon) -> None:
+    """The monitor has it, for it may have to run Python."""
+    monitor, init = (mapped(pid) for pid in spare(own_daemon))
+    assert init < monitor - (1 << 20)
+
+
+def mapped(pid: int) -> int:
+    """Bytes of a process's mappings that are no files'."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssAnon:"))

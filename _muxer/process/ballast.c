@@ -1,0 +1,58 @@
+/* The memory that only Python needs: a child that stays in C until it executes a command does not copy it.
+ *
+ * The kernel takes as long to copy and to tear down the page tables of Python's objects as for a container's mounts.
+ * Python has these objects in mappings without a name, of 1 MB and more. What C needs lies elsewhere, or its mapping is
+ * passed over here. */
+#include "process/keeper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LEAST (512 * 1024)
+#define MOST (UINT64_C(1) << 30) /* larger ones are no objects of a spawner's */
+#define MOST_RANGES 16
+
+static struct {
+    uint64_t start, size;
+} ranges[MOST_RANGES];
+static int range_count;
+
+static bool holds(uint64_t start, uint64_t end, const void *place) {
+    return (uint64_t)(uintptr_t)place >= start && (uint64_t)(uintptr_t)place < end;
+}
+
+/* Whether C itself has something there: errno stands for what belongs to the thread, `here` for its stack. */
+static bool is_needed(uint64_t start, uint64_t end, const struct mux_stay *stay) {
+    int here;
+    return holds(start, end, &errno) || holds(start, end, &here) || holds(start, end, stay) ||
+           holds(start, end, stay->furniture) || holds(start, end, stay->place) || holds(start, end, stay->title);
+}
+
+void find_ballast(const struct mux_stay *stay) {
+    char line[512], rights[8], name[8];
+    uint64_t start, end, inode;
+    range_count = 0;
+#ifdef __SANITIZE_ADDRESS__
+    return; /* it keeps what it knows of the memory in such mappings */
+#endif
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps) return;
+    while (range_count < MOST_RANGES && fgets(line, sizeof line, maps)) {
+        int fields = sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %" SCNu64 " %7s", &start, &end, rights, &inode, name);
+        if (fields != 4 || inode != 0 || strcmp(rights, "rw-p") != 0) continue; /* a fifth field is a name */
+        if (end - start < LEAST || end - start > MOST || is_needed(start, end, stay)) continue;
+        ranges[range_count].start = start;
+        ranges[range_count++].size = end - start;
+    }
+    fclose(maps);
+}
+
+void keep_ballast(bool kept) {
+    int before = errno;
+    for (int i = 0; i < range_count; i++)
+        madvise((void *)(uintptr_t)ranges[i].start, ranges[i].size, kept ? MADV_DONTFORK : MADV_DOFORK);
+    errno = before;
+}
