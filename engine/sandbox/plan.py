@@ -7,6 +7,7 @@ few containers ask for (another runtime, hooks, SELinux, volumes with options, j
 those. All texts that can be made before the start are made here, the words of a failed mount too.
 """
 
+import functools
 import os
 import struct
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable
 from engine.errors import Invalid
 from engine.kernel import syscalls, userns
 from engine.sandbox import capabilities, devices, limits, masks, mounts, namespaces, stage, sysctls
-from engine.sandbox.spec import Device, Mount, Sandbox
+from engine.sandbox.spec import Device, Mount, Rlimit, Sandbox
 
 STEPS: tuple[tuple[str, str], ...] = (
     ("SECLUDE", "seclude"),
@@ -70,6 +71,7 @@ MOST = 60 * 1024
 """The largest plan, in bytes: it travels in one datagram."""
 
 _MOST_SOURCES = 64
+_REMEMBERED = 8  # different rights and limits, of which most containers have the same
 _NUMBER, _LENGTH, _HEAD = struct.Struct("=q"), struct.Struct("=I"), struct.Struct("=II")
 _LAST_CAPABILITY = capabilities.last_known()
 _MAY_SET_GROUPS = userns.may_set_groups()
@@ -214,7 +216,7 @@ def _start(sandbox: Sandbox) -> Iterable[bytes]:
     furnished = stage.furnishes(sandbox)
     done = len(stage.MOUNTS) if furnished else 0
     if furnished:
-        yield from map(_furnish, stage.TREES)
+        yield _furnished()
     for mount in sandbox.mounts[done:]:
         if mount not in late:
             yield _add(mount, sources)
@@ -246,7 +248,7 @@ def _start(sandbox: Sandbox) -> Iterable[bytes]:
     if sandbox.tty:
         yield record("CONTROL")
     yield record("STREAMS")
-    yield from _rights(sandbox)
+    yield _rights(sandbox)
     yield _command("EXECUTE", sandbox)
 
 
@@ -262,7 +264,7 @@ def _join(sandbox: Sandbox, pid: int, bears: bool) -> Iterable[bytes]:
     if sandbox.tty:
         yield record("JOIN_TERMINAL", sandbox.rows, sandbox.columns)
     yield record("STREAMS")
-    yield from _rights(sandbox)
+    yield _rights(sandbox)
     yield _command("BEAR", sandbox, bears)
 
 
@@ -320,6 +322,11 @@ def _mount(mount: Mount) -> bytes:
     return record("MOUNT", *texts, flags, how, propagation, mounts.words_before(mount))
 
 
+@functools.cache
+def _furnished() -> bytes:
+    return b"".join(map(_furnish, stage.TREES))
+
+
 def _furnish(mount: Mount) -> bytes:
     return record("FURNISH", mount.target, mount.kind in mounts.ORDINARY_DIRECTORY_ONLY, mounts.words_before(mount))
 
@@ -371,23 +378,37 @@ def _cgroups(sandbox: Sandbox, mount: Mount) -> Iterable[bytes]:
     yield record("HIERARCHIES", mount.target, bits, "ro" in mount.flags, hierarchies)
 
 
-def _rights(sandbox: Sandbox) -> Iterable[bytes]:
-    for each in sandbox.rlimits:
-        # One that would hinder these steps comes last.
-        yield record("LIMIT", each.name, limits.NAMES[each.name], each.soft, each.hard, limits.hinders(each))
-    if sandbox.apparmor:
-        yield record("PROFILE", sandbox.apparmor)
-    asked = capabilities.mask(sandbox.capabilities)
-    yield record(
-        "PRIVILEGES",
-        asked,
-        _LAST_CAPABILITY,
+def _rights(sandbox: Sandbox) -> bytes:
+    return _rights_of(
+        sandbox.rlimits,
+        sandbox.apparmor,
+        sandbox.capabilities,
         sandbox.no_new_privileges,
-        _MAY_SET_GROUPS,
         sandbox.seccomp,
         sandbox.seccomp_flags,
-        capabilities.ALL,
     )
+
+
+@functools.lru_cache(_REMEMBERED)
+def _rights_of(
+    rlimits: tuple[Rlimit, ...],
+    apparmor: str,
+    names: tuple[str, ...],
+    no_new_privileges: bool,
+    seccomp: bytes,
+    seccomp_flags: int,
+) -> bytes:
+    # A limit that would hinder these steps comes last.
+    steps = [
+        record("LIMIT", each.name, limits.NAMES[each.name], each.soft, each.hard, limits.hinders(each))
+        for each in rlimits
+    ]
+    if apparmor:
+        steps.append(record("PROFILE", apparmor))
+    asked = capabilities.mask(names)
+    numbers = (asked, _LAST_CAPABILITY, no_new_privileges, _MAY_SET_GROUPS)
+    steps.append(record("PRIVILEGES", *numbers, seccomp, seccomp_flags, capabilities.ALL))
+    return b"".join(steps)
 
 
 def _command(step: str, sandbox: Sandbox, *more: int) -> bytes:

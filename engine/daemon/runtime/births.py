@@ -37,13 +37,14 @@ def start(
 ) -> Iterator[tuple[Start | bytes, tuple[int, ...]]]:
     """What to ask the spawner for, and the descriptors of the log that go with it, which are closed afterwards.
 
-    setting: `--muxer`; ordinary: a spare may take it. Raises StartFailure where the log cannot be opened.
+    setting: `--muxer`; request: without its sandbox, which is `wanted`; ordinary: a spare may take it
+    Raises StartFailure where the log cannot be opened.
     """
     made = None
     if request.log.forward is None and _possible(setting):
         made = plan.compiled(wanted)
     if made is None:
-        yield request, ()
+        yield replace(request, sandbox=packed.pack(wanted)), ()
         return
     try:
         log = opening.open_log(request.log)
@@ -60,7 +61,7 @@ def start(
             + plan.packed(made)
         )
         if len(asked) > _LARGEST:
-            yield request, ()
+            yield replace(request, sandbox=packed.pack(wanted)), ()
         else:
             yield asked, () if log is None else log.descriptors()
 

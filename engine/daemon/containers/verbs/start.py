@@ -29,7 +29,6 @@ from engine.kernel.idmaps import Ids
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import stage
 from engine.settings.runtimes import OWN
-from engine.wire import packed
 from engine.wire.schema import Start, Started
 
 if TYPE_CHECKING:  # loaded by the first start
@@ -121,7 +120,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
     cgroup = specify.NewCgroup(engine, container)
     attach.let_go(container)
     request = Start(
-        sandbox=packed.pack(wanted),
+        sandbox=b"",
         own_pids="pid" in wanted.namespaces and not wanted.runtime,
         pids=() if wanted.runtime else next((each[1:] for each in wanted.joined if each[0] == "pid"), ()),
         tty=wanted.tty,
