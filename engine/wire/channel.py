@@ -33,6 +33,11 @@ _IN_MEMFD = b"M"
 _INLINE_MAX = 64 * 1024
 _MESSAGE_MAX = 64 * 1024 * 1024
 _FDS_MAX = 250  # SCM_MAX_FD is 253
+# As plain numbers, because Python takes microseconds to join two of its own constants.
+_PAIR = int(socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+_LOOK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
+_AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+_CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 
 
 class Channel:
@@ -45,7 +50,7 @@ class Channel:
     @classmethod
     def pair(cls) -> tuple["Channel", "Channel"]:
         """Make two channels that are connected to each other."""
-        left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        left, right = socket.socketpair(socket.AF_UNIX, _PAIR)
         return cls(left), cls(right)
 
     @classmethod
@@ -65,7 +70,7 @@ class Channel:
         poll.register(self.socket, select.POLLHUP)
         try:
             self.socket.shutdown(socket.SHUT_RD)
-            return bool(poll.poll(0)) or bool(self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+            return bool(poll.poll(0)) or bool(self.socket.recv(1, _LOOK))
         except OSError:  # it has gone without having read all
             return True
 
@@ -75,7 +80,7 @@ class Channel:
         False too when nothing has come. Several threads may ask, also while another one receives.
         """
         try:
-            data = self.socket.recv(_INLINE_MAX + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            data = self.socket.recv(_INLINE_MAX + 1, _LOOK)
             return not data or type(codec.decode(data[1:])) is kind
         except ConnectionResetError:  # as in `_receive`
             return self.tells(kind)
@@ -123,11 +128,10 @@ class Channel:
         """
         # No lock is needed: a datagram arrives whole whichever threads send. A thread that sends a message may hold the
         # lock while it waits for the peer.
-        flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         if descriptors:
-            socket.send_fds(self.socket, [datagram], list(descriptors), flags)
+            socket.send_fds(self.socket, [datagram], list(descriptors), _AT_ONCE)
         else:
-            self.socket.send(datagram, flags)
+            self.socket.send(datagram, _AT_ONCE)
 
     def _send(self, datagram: bytes, descriptors: tuple[int, ...] | list[int]) -> None:
         with self._sending:
@@ -148,7 +152,7 @@ class Channel:
             return None
         if not data:
             return None
-        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        if flags & _CUT:
             for descriptor in descriptors:
                 os.close(descriptor)
             raise Invalid("a message of the engine came in truncated")

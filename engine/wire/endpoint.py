@@ -15,6 +15,7 @@ HOME = b"H"
 """
 RESOLVER = "resolver.sock"
 PROXY = "proxy.sock"
+_KIND = int(socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
 
 
 def _address(directory: int, name: str) -> str:
@@ -23,7 +24,7 @@ def _address(directory: int, name: str) -> str:
 
 def listen(exec_dir: str, name: str = NAME) -> socket.socket:
     """Make a listening SOCK_SEQPACKET socket in `exec_dir`."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    listener = socket.socket(socket.AF_UNIX, _KIND)
     directory = os.open(exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         listener.bind(_address(directory, name))
@@ -42,7 +43,7 @@ def connect(exec_dir: str, seconds: float | None = None, name: str = NAME) -> so
     seconds: the socket's time limit, which also holds for later reads; BlockingIOError when that process has left as
         many connections unaccepted as may wait
     """
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    connection = socket.socket(socket.AF_UNIX, _KIND)
     connection.settimeout(seconds)
     try:
         directory = os.open(exec_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -7,7 +7,6 @@ written again from the container's record.
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ from engine.daemon.containers.endpoints.hosts import LOCALHOST, LOCALHOST4, extr
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
 from engine.daemon.tar.trees import remove_path
+from engine.kernel import wholefile
 from engine.sandbox import resolvconf
 from engine.settings.every import Settings
 
@@ -138,8 +138,8 @@ def _resolv_conf(container: Container, settings: Settings | None, served: bool, 
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding=sys.getfilesystemencoding(), errors="surrogateescape") as file:
-            return file.read()
+        text = os.fsdecode(wholefile.read(path))
     except FileNotFoundError:
         # A host may well have neither hosts nor resolv.conf.
         return ""
+    return text.replace("\r\n", "\n").replace("\r", "\n")

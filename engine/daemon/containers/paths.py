@@ -19,24 +19,24 @@ class Paths:
 
     @property
     def upper(self) -> str:
-        return os.path.join(self.home, "upper")
+        return f"{self.home}/upper"
 
     @property
     def work(self) -> str:
-        return os.path.join(self.home, "work")
+        return f"{self.home}/work"
 
     @property
     def log(self) -> str:
-        return os.path.join(self.home, "log")
+        return f"{self.home}/log"
 
     def etc(self, name: str) -> str:
         """The host file behind /etc/`name` in the container."""
-        return os.path.join(self.home, name)
+        return f"{self.home}/{name}"
 
 
 def runs(exec_root: str) -> str:
     """The directory with the exec directory of each container that runs."""
-    return os.path.join(exec_root, "containers")
+    return f"{exec_root}/containers"
 
 
 def wires(exec_root: str) -> str:
@@ -61,4 +61,4 @@ def given(exec_root: str) -> str:
 
 def of(data_root: str, exec_root: str, container_id: str) -> Paths:
     """The paths of the container with this id."""
-    return Paths(os.path.join(data_root, "containers", container_id), os.path.join(runs(exec_root), container_id))
+    return Paths(f"{data_root}/containers/{container_id}", f"{runs(exec_root)}/{container_id}")

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from engine.dataclass import replace
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import wholefile
 from engine.sandbox.cgroups import slices, subtree
 from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
@@ -369,8 +370,7 @@ def write(path: str, value: str) -> None:
 
 def read(path: str) -> str:
     """The text of a cgroup's file. Raises OSError."""
-    with open(path, "rb", buffering=0) as file:
-        return (file.readall() or b"").decode()
+    return wholefile.read(path).decode()
 
 
 def counter(path: str, name: str) -> int:
