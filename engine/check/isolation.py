@@ -60,6 +60,8 @@ def _python(_: Settings) -> Found:
             __import__(name)
         except ImportError:
             lacking.append(name)
+    if not hasattr(os, "setxattr"):
+        lacking.append("os.setxattr (with musl it has it from 3.11.3 on)")
     text = f"Python {platform.python_version()}, {sys.executable}"
     if sys.version_info < _OLDEST_PYTHON:
         return Found(MISSING, text)

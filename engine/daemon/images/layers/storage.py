@@ -36,8 +36,11 @@ def choose(data_root: str, driver: str = "") -> str:
     marks are those of a user namespace: root's daemon obeys these too, if it is given the data root.
 
     driver: the name of dockerd's that the administrator has given, or empty
-    Raises OSError, and Unavailable for a driver that the data root does not have or cannot have.
+    Raises OSError, and Unavailable for a driver that the data root does not have or cannot have, and for a Python
+    without the functions of extended attributes.
     """
+    if not hasattr(os, "setxattr"):
+        raise Unavailable("this Python lacks os.setxattr and its kin: with musl they came with Python 3.11.3")
     modprobe.stand_in(modprobe.OVERLAY)
     path = os.path.join(data_root, "storage")
     known = _kept(path)

@@ -148,3 +148,12 @@ def test_a_copy_is_ended_by_who_asked_for_it(tmp_path):
     with pytest.raises(NoSpace):
         storage.copy_tree(*places, check)
     assert os.stat(tmp_path / "to/sparse").st_size < 1 << 30
+
+
+def test_a_python_without_extended_attributes_is_told_which_one_is_needed(tmp_path, monkeypatch):
+    """With musl 3.11.2 and older have none."""
+    for name in ("getxattr", "setxattr", "listxattr", "removexattr"):
+        monkeypatch.delattr(os, name)
+    with pytest.raises(Unavailable, match=r"this Python lacks os\.setxattr .* 3\.11\.3"):
+        storage.choose(str(tmp_path))
+    assert not list(tmp_path.iterdir())
