@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 from engine import origin
 from engine.daemon import dataroot, dump, interrupted, loglines, notify, proxyvariables, slumber
+from engine.daemon.api.acceptor import STACK_SIZE
 from engine.daemon.api.server import Servers
 from engine.daemon.awaiting import Awaited
 from engine.daemon.containers import paths
@@ -198,6 +199,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
     inside, manager, starter = dump.Dump(spawner), notify.manager(), os.getppid()
     os.umask(0o022)
     memory.one_arena()
+    threading.stack_size(STACK_SIZE)
     _lift_descriptors()
     awaited = Awaited()
     dataroot.make(settings)
