@@ -9,6 +9,7 @@ import socket
 import time
 
 from engine.errors import SystemFailure
+from engine.kernel import reasons
 
 _KINDS = {
     "tcp": (socket.AF_UNSPEC, socket.SOCK_STREAM),
@@ -91,4 +92,4 @@ def _connected(family: int, sort: int, address: _Address, seconds: float) -> soc
 def _words(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "i/o timeout"
-    return f"connect: {(error.strerror or str(error)).lower()}"
+    return f"connect: {reasons.of(error)}"

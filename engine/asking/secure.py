@@ -11,6 +11,7 @@ import stat
 
 from engine.dataclass import dataclass
 from engine.errors import SystemFailure
+from engine.kernel import reasons
 from engine.literals import quoted
 
 _LARGEST = 1 << 20  # bytes of a file with certificates
@@ -91,7 +92,7 @@ def words(error: OSError | ValueError) -> str:
         return "tls: first record does not look like a TLS handshake"
     if isinstance(error, ssl.SSLError):
         return f"remote error: tls: {error.reason or error}".lower()
-    return str(getattr(error, "strerror", "") or error).lower()
+    return reasons.of(error) if isinstance(error, OSError) else str(error).lower()
 
 
 def _read(path: str, refused: str) -> str:

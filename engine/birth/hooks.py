@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from engine.birth.process import FAILED, default_signals, place
 from engine.errors import SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 from engine.kernel.descriptors import close_on_exec
 from engine.sandbox.spec import Hook, Sandbox
 
@@ -120,6 +120,6 @@ def _become(hook: Hook, told: int, said: int, last_filter: tuple[bytes, int]) ->
             syscalls.seccomp_load(*last_filter)
         os.execve(hook.path, list(hook.args) or [hook.path], variables)
     except OSError as error:
-        os.write(said, f"{hook.path}: {(error.strerror or '').lower()}".encode())
+        os.write(said, f"{hook.path}: {reasons.of(error)}".encode())
     finally:
         os._exit(FAILED)

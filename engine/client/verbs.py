@@ -16,6 +16,7 @@ from engine.client.showing import colours
 from engine.client.verbtable import GLOBAL_OPTIONS, GROUPS, HELP, RUN_FAILED, Verb, named
 from engine.commandline import Given, Option, given_text, parse
 from engine.errors import EngineError, Invalid
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded for --help, and for who has mistyped; and for --version
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _NOBODY_READS
     except OSError as error:  # the host lacks something, or refuses it: /dev/null, a process, room on a disk
-        reason = (error.strerror or str(error)).lower()
+        reason = reasons.of(error)
         print(f"engine: {f'{error.filename}: ' if error.filename else ''}{reason}", file=sys.stderr)
         return failed
     return status

@@ -17,6 +17,7 @@ from engine.annotating import Self
 from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid, NotFound, SystemFailure, Unavailable
+from engine.kernel import reasons
 from engine.kernel.beneath import open_beneath
 from engine.migrate.bolt import Bolt
 
@@ -40,7 +41,7 @@ class Root:
         try:
             self.root = os.open(path, _DIRECTORY)
         except OSError as error:
-            raise NotFound(f"{path} cannot be read: {(error.strerror or '').lower()}") from error
+            raise NotFound(f"{path} cannot be read: {reasons.of(error)}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -89,8 +90,8 @@ class Root:
             raise NotFound(f"{path} is missing") from error
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EXDEV):
-                raise Invalid(f"{path} is not what {self._keeper} makes: {(error.strerror or '').lower()}") from error
-            raise SystemFailure(f"{path} cannot be read: {(error.strerror or '').lower()}") from error
+                raise Invalid(f"{path} is not what {self._keeper} makes: {reasons.of(error)}") from error
+            raise SystemFailure(f"{path} cannot be read: {reasons.of(error)}") from error
 
     def data(self, path: str, most: int = LARGEST_DOCUMENT) -> bytes:
         """The bytes of a small file. Raises NotFound, Invalid for more than `most`, SystemFailure."""
@@ -99,7 +100,7 @@ class Root:
                 with open(descriptor, "rb", closefd=False) as file:
                     found = file.read(most + 1)
             except OSError as error:
-                raise SystemFailure(f"{path} cannot be read: {(error.strerror or '').lower()}") from error
+                raise SystemFailure(f"{path} cannot be read: {reasons.of(error)}") from error
         if len(found) > most:
             raise Invalid(f"{path} has more than {most} bytes")
         return found

@@ -21,6 +21,7 @@ from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.verbs import load
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure
+from engine.kernel import reasons
 from engine.migrate.accounting import Telling
 from engine.migrate.asked import DOCKERS
 from engine.migrate.bolt import Bucket
@@ -257,7 +258,7 @@ class _Stored:
                 else:
                     os.rename(made, content.path(digest))
         except OSError as error:
-            raise SystemFailure(f"the blob {digest} cannot be taken: {(error.strerror or '').lower()}") from error
+            raise SystemFailure(f"the blob {digest} cannot be taken: {reasons.of(error)}") from error
 
 
 def _place(digest: str) -> str:

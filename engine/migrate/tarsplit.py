@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from engine.daemon import jsontext
 from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.beneath import open_beneath
 
 _FILE, _PIECE = 1, 2
@@ -88,7 +89,7 @@ def _contents(layer: int, name: str, size: int) -> Iterator[bytes]:
     try:
         descriptor = open_beneath(layer, name, _FLAGS, no_symlinks=True)
     except OSError as error:
-        raise Invalid(f"the file {name} of a layer is missing: {(error.strerror or '').lower()}") from error
+        raise Invalid(f"the file {name} of a layer is missing: {reasons.of(error)}") from error
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size != size:
@@ -101,7 +102,7 @@ def _contents(layer: int, name: str, size: int) -> Iterator[bytes]:
             left -= len(data)
             yield data
     except OSError as error:
-        reason = os.strerror(error.errno or errno.EIO).lower()
+        reason = reasons.of(error.errno or errno.EIO)
         raise SystemFailure(f"the file {name} of a layer cannot be read: {reason}") from error
     finally:
         os.close(descriptor)

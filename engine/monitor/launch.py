@@ -15,7 +15,7 @@ import time
 from engine.birth import init
 from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, SystemFailure
-from engine.kernel import syscalls, title
+from engine.kernel import reasons, syscalls, title
 from engine.late import TYPE_CHECKING, late
 from engine.logs import opening
 from engine.logs.openlog import OpenLog
@@ -195,7 +195,7 @@ def launch(start: Start, link: Channel, spare: Spare | None = None) -> Launched 
                 start.log
             )  # while init is at its work; nothing runs without the log that it writes to
         except OSError as error:
-            text = opening.REFUSED + (error.strerror or "").lower()
+            text = opening.REFUSED + reasons.of(error)
             handshake.refuse(Failed("log", error.errno or 0, text, opening.NOT_TRIED))
             return None
         launched = handshake.run()

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 
 from engine.errors import Invalid
-from engine.kernel import syscalls, title
+from engine.kernel import reasons, syscalls, title
 from engine.logs import opening
 from engine.monitor import enter, forwarder, launch, life
 from engine.monitor.handover import Processes
@@ -158,7 +158,7 @@ def _settle_in(exec_dir: str, link: Channel) -> socket.socket | None:
         exitfile.reserve(exec_dir)
         return endpoint.listen(exec_dir)
     except OSError as error:
-        text = (error.strerror or "").lower()
+        text = reasons.of(error)
         link.send(Failed("exec root", error.errno or 0, f"{_NO_ROOM}{exec_dir}: {text}", opening.NOT_TRIED))
         return None
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from engine.annotating import Any
 from engine.asking import dial, exchange
 from engine.errors import EngineError, SystemFailure
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 from engine.plugins.discovery import Address
 
@@ -142,5 +143,5 @@ def _words(method: str, error: OSError | exchange.Malformed) -> str:
     if isinstance(error, TimeoutError):
         why = "context deadline exceeded"
     else:
-        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+        why = reasons.of(error) if isinstance(error, OSError) else str(error)
     return f'Post "http://{_HOST}/{method}": {why}'

@@ -13,6 +13,7 @@ import stat
 from engine.asking import addressing
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel import reasons
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
 _SOCKET, _SPEC, _JSON = ".sock", ".spec", ".json"
@@ -87,7 +88,7 @@ def _read(path: str) -> str:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             return file.read(_LARGEST).decode("utf-8", "replace")
     except OSError as error:
-        raise SystemFailure(f"open {path}: {(error.strerror or '').lower()}") from error
+        raise SystemFailure(f"open {path}: {reasons.of(error)}") from error
 
 
 def _of_spec(path: str) -> Address:

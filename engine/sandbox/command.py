@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 
+from engine.kernel import reasons
 from engine.kernel.beneath import open_beneath
 from engine.regex import regex
 
@@ -115,7 +116,7 @@ def _check_interpreter(interpreter: str, root_fd: int, certain: bool, depth: int
 
 
 def _refusal(name: str, error: OSError) -> Refusal:
-    reason = (error.strerror or "").lower()
+    reason = reasons.of(error)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         status = NOT_FOUND if error.errno == errno.ENOENT else NOT_RUNNABLE
         return Refusal(error.errno, f"exec: {_quoted(name)}: stat {name}: {reason}", status)
@@ -139,4 +140,4 @@ def refusal_of_execve(path: str, error: OSError) -> Refusal:
     """The words for a failure of execve(2) itself: a wrong format, a missing interpreter, a forbidden file."""
     missing = error.errno == errno.ENOENT
     status = NOT_FOUND if missing else NOT_RUNNABLE
-    return Refusal(error.errno or 0, f"exec {path}: {(error.strerror or '').lower()}", status)
+    return Refusal(error.errno or 0, f"exec {path}: {reasons.of(error)}", status)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from engine.dataclass import replace
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import syscalls, userns
+from engine.kernel import reasons, syscalls, userns
 from engine.kernel.beneath import is_directory, make_directories, make_file, open_beneath
 from engine.sandbox import selinux, subpaths
 from engine.sandbox.command import Refusal
@@ -249,7 +249,7 @@ def source_words(mount: Mount, error: OSError) -> str:
 
 def words(error: OSError) -> str:
     """The reason of a failure in the form of docker's texts: `no such file or directory`."""
-    return (error.strerror or str(error)).lower()
+    return reasons.of(error)
 
 
 def _mount_kind(root_fd: int, mount: Mount) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 from engine.dataclass import dataclass, replace
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import idmaps, syscalls, userns
+from engine.kernel import idmaps, reasons, syscalls, userns
 from engine.kernel.idmaps import Ids
 from engine.literals import natural
 from engine.sandbox import capabilities
@@ -118,7 +118,7 @@ class Remapped:
             finally:
                 os.close(tree)
         except OSError as error:
-            raise SystemFailure(f"idmapped mount of {directory}: {(error.strerror or '').lower()}") from error
+            raise SystemFailure(f"idmapped mount of {directory}: {reasons.of(error)}") from error
         finally:
             os.close(place)
 
@@ -190,7 +190,7 @@ def _heard(helper: socket.socket) -> tuple[bytes, list[int]]:
     told, opened, _, _ = socket.recv_fds(helper, 64, 1 + len(OF_USER))
     if not told or told.startswith(_FAILED):
         number = int(told.removeprefix(_FAILED) or errno.EIO)
-        raise SystemFailure(f"a user namespace cannot be made: {os.strerror(number).lower()}")
+        raise SystemFailure(f"a user namespace cannot be made: {reasons.of(number)}")
     return told, opened
 
 

@@ -7,6 +7,7 @@ import errno
 import os
 
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.beneath import open_beneath, open_within
 from engine.sandbox.spec import Mount
 
@@ -49,5 +50,5 @@ def open_part(root_fd: int, mount: Mount) -> int:
         if error.errno == errno.EXDEV:
             where = f"base: {base}, subpath: {mount.subpath}"
             raise Invalid(f"path concatenation escapes the base directory, {where}") from error
-        words = (error.strerror or str(error)).lower()
+        words = reasons.of(error)
         raise SystemFailure(f"cannot access path {base}/{mount.subpath.lstrip('/')}: {words}") from error

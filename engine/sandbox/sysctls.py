@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import userns
+from engine.kernel import reasons, userns
 
 DEFAULT: tuple[tuple[str, str], ...] = (
     ("net.ipv4.ip_unprivileged_port_start", "0"),
@@ -64,4 +64,4 @@ def apply(
             with as_owner() if of_ipc else contextlib.nullcontext(), open(path, "wb", buffering=0) as file:
                 file.write(value.encode())
         except OSError as error:
-            raise SystemFailure(f"open {path}: {(error.strerror or '').lower()}") from error
+            raise SystemFailure(f"open {path}: {reasons.of(error)}") from error

@@ -83,7 +83,7 @@ ROOMS = {
     # Speaks with programs outside of the engine, and knows nothing of what it says.
     "engine.asking": ("engine.protocols", "engine.kernel"),
     # Finds plugins and calls them, for the daemon and for what forwards a container's lines.
-    "engine.plugins": ("engine.asking",),
+    "engine.plugins": ("engine.asking", "engine.kernel"),
     "engine.sandbox": ("engine.kernel",),
     "engine.kernel": (),
     "engine.daemon": (),

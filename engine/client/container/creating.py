@@ -16,6 +16,7 @@ from engine.client.terminal import size
 from engine.client.transport import Object
 from engine.commandline import Given, given_text, given_texts
 from engine.errors import Invalid
+from engine.kernel import reasons
 from engine.literals import integer
 
 _NOT_FOUND = 404
@@ -182,7 +183,7 @@ class _Note:
                 f"container ID file found, make sure the other container isn't running or delete {path}"
             ) from error
         except OSError as error:
-            reason = f"open {path}: {(error.strerror or str(error)).lower()}"
+            reason = f"open {path}: {reasons.of(error)}"
             raise Invalid(f"failed to create the container ID file: {reason}") from error
         self._path = path
 

@@ -6,6 +6,7 @@ Pure but for opening the files that the user names.
 from collections.abc import Iterator, Mapping, Sequence
 
 from engine.errors import Invalid
+from engine.kernel import reasons
 
 _BLANKS = " \t\n\v\f\r"
 _BOM = "\ufeff"
@@ -33,7 +34,7 @@ def read(path: str) -> list[str]:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
-        raise Invalid(f"open {path}: {(error.strerror or str(error)).lower()}") from error
+        raise Invalid(f"open {path}: {reasons.of(error)}") from error
     if len(data) > _LARGEST:
         raise Invalid(f"invalid env file ({path}): it is larger than {_LARGEST >> 20} MiB")
     try:

@@ -24,6 +24,7 @@ from engine.daemon.images.image import Image
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.literals import natural
 
 # The escape character of an ONBUILD trigger: a trigger is a text of its own, which the Dockerfile's escape directive
@@ -140,7 +141,7 @@ class Build:
         try:
             steps.take(self, state, instruction, escape)
         except OSError as error:  # an error of the host's kernel becomes an error in words
-            raise SystemFailure(f"{instruction.keyword} failed: {(error.strerror or str(error)).lower()}") from error
+            raise SystemFailure(f"{instruction.keyword} failed: {reasons.of(error)}") from error
 
     def check(self) -> None:
         """Raise once the client is gone."""

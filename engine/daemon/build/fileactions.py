@@ -18,6 +18,7 @@ from engine.daemon.build.treecopy import Copied
 from engine.daemon.images.layers import merged
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound
+from engine.kernel import reasons
 from engine.literals import natural
 from engine.sandbox import users
 
@@ -224,7 +225,7 @@ def _entry(who: Named, root_of: Callable[[int], int], path: str, count: int) -> 
     try:
         text = users.read(root_of(who.tree), path)
     except OSError as error:
-        raise Invalid(f"open {path}: {(error.strerror or str(error)).lower()}") from error
+        raise Invalid(f"open {path}: {reasons.of(error)}") from error
     for line in text.split("\n"):
         fields = line.split(":")
         if fields[0] == who.name and len(fields) >= 2 + count:

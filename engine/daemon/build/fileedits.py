@@ -17,6 +17,7 @@ from engine.daemon.build.copying.wildcards import is_pattern as is_pattern
 from engine.daemon.tar.trees import remove_tree
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound
+from engine.kernel import reasons
 from engine.kernel.beneath import followed, open_beneath
 
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -231,4 +232,4 @@ def explained(what: str, path: str, act: Callable[[], None]) -> None:
         act()
     except OSError as error:
         kind = NotFound if isinstance(error, FileNotFoundError) else Invalid
-        raise kind(f"{what} {path}: {(error.strerror or str(error)).lower()}") from error
+        raise kind(f"{what} {path}: {reasons.of(error)}") from error

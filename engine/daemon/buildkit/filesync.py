@@ -24,6 +24,7 @@ from engine.daemon.images.content import write_back
 from engine.daemon.tar.space import check_room, check_space
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid, SystemFailure, Unavailable
+from engine.kernel import reasons
 from engine.protocols import grpc, protobuf
 from engine.protocols.hpack import Field
 
@@ -94,7 +95,7 @@ def receive(
                 mirror.finish(kept.root, listing)
                 known.keep()
         except OSError as error:
-            fault = SystemFailure(f"cannot store the build context: {(error.strerror or str(error)).lower()}")
+            fault = SystemFailure(f"cannot store the build context: {reasons.of(error)}")
             receiving.refuse(fault)
             raise fault from error
         except Invalid as error:

@@ -19,6 +19,7 @@ from engine.daemon import locks
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel import reasons
 
 _SPACE_STEP = 16 * 1024 * 1024
 # Seconds for which an unfinished download can be resumed; containerd keeps them for a day too.
@@ -63,7 +64,7 @@ def append(fd: int, data: bytes) -> None:
         while view:
             view = view[os.write(fd, view) :]
     except OSError as error:
-        raise NoSpace(f"failed to write a blob: {os.strerror(error.errno or errno.EIO).lower()}") from error
+        raise NoSpace(f"failed to write a blob: {reasons.of(error.errno or errno.EIO)}") from error
 
 
 def write_back(fd: int, start: int, count: int) -> None:
@@ -253,6 +254,6 @@ class Content:
         try:
             if _syncfs(fd) != 0:
                 code = ctypes.get_errno()
-                raise SystemFailure(f"failed to write the image to the disk: {os.strerror(code).lower()}")
+                raise SystemFailure(f"failed to write the image to the disk: {reasons.of(code)}")
         finally:
             os.close(fd)

@@ -5,11 +5,10 @@ no other program takes the port.
 """
 
 import errno
-import os
 import socket
 
 from engine.daemon.network.publishing import version_of
-from engine.kernel import outside
+from engine.kernel import outside, reasons
 
 _KINDS = {
     "tcp": (socket.SOCK_STREAM, socket.IPPROTO_TCP),
@@ -33,8 +32,7 @@ def with_port(address: str, port: int) -> str:
 def in_use(place: Place, error: OSError) -> str:
     """Docker's words for a place that could not be bound."""
     protocol, address, port = place
-    words = (os.strerror(error.errno) if error.errno else str(error)).lower()
-    return f"failed to bind host port {with_port(address, port)}/{protocol}: {words}"
+    return f"failed to bind host port {with_port(address, port)}/{protocol}: {reasons.of(error)}"
 
 
 def bound(place: Place) -> socket.socket | None:

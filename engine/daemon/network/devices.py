@@ -13,7 +13,7 @@ from engine.daemon.network.addresses import Subnet, parse_address
 from engine.daemon.network.drivers import bridge, options, parents
 from engine.daemon.network.record import Endpoint, Network
 from engine.errors import SystemFailure
-from engine.kernel import modprobe
+from engine.kernel import modprobe, reasons
 from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.links import Link
 from engine.kernel.netlink.socket import Netlink
@@ -98,7 +98,7 @@ def belongs_to_another(network: Network, found: Link) -> bool:
 
 def words(error: OSError) -> str:
     """The kernel's reason for an error, in the form of the inner part of an error's text."""
-    return (error.strerror or str(error)).lower()
+    return reasons.of(error)
 
 
 def idle_bridges(present: Iterable[Link], ours: Iterable[int]) -> set[int]:

@@ -17,7 +17,7 @@ from engine.daemon.runtime.serviceprocess import Birth, Kind, Lost, ServiceProce
 from engine.daemon.runtime.spawner import Spawner
 from engine.dataclass import dataclass
 from engine.errors import SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 from engine.wire import channel, endpoint, exitfile, leads
 from engine.wire.channel import Channel
 from engine.wire.leads import Lead, Word
@@ -160,7 +160,7 @@ class Proxying(ServiceProcess[Run]):
         answer, stray = self._say(word, descriptors)
         _close_all(stray)
         if answer.number:
-            raise SystemFailure(f"the userland proxy refuses: {os.strerror(answer.number).lower()}")
+            raise SystemFailure(f"the userland proxy refuses: {reasons.of(answer.number)}")
 
     def _say(self, word: Word, descriptors: Sequence[int] = ()) -> tuple[Word, list[int]]:
         def exchange(link: Channel) -> tuple[Word, list[int]]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from engine import muxer
 from engine.daemon.runtime.handshake import StartFailure
 from engine.dataclass import replace
+from engine.kernel import reasons
 from engine.logs import opening
 from engine.logs.openlog import OpenLog
 from engine.sandbox import plan
@@ -49,7 +50,7 @@ def start(
     try:
         log = opening.open_log(request.log)
     except OSError as error:
-        text = opening.REFUSED + (error.strerror or "").lower()
+        text = opening.REFUSED + reasons.of(error)
         raise StartFailure(Failed("log", error.errno or 0, text, opening.NOT_TRIED)) from error
     with log or contextlib.nullcontext():
         asked = (

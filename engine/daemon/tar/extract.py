@@ -19,7 +19,7 @@ from engine.daemon.tar import reader as tar
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import userns
+from engine.kernel import reasons, userns
 from engine.kernel.beneath import open_beneath
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ _CONTENT_ERRNOS = {
 
 def failure(name: str, error: OSError) -> Exception:
     """The exception for a member that could not be made: NoSpace, Invalid (the archive's fault) or SystemFailure."""
-    text = f"failed to unpack {name!r}: {os.strerror(error.errno or errno.EIO).lower()}"
+    text = f"failed to unpack {name!r}: {reasons.of(error.errno or errno.EIO)}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpace(text)
     return Invalid(text) if error.errno in _CONTENT_ERRNOS else SystemFailure(text)

@@ -12,6 +12,7 @@ import json
 import os
 
 from engine.errors import EngineError, SystemFailure
+from engine.kernel import reasons
 from engine.logs.drivers import entries, sender
 from engine.plugins import call
 from engine.plugins.discovery import Address
@@ -38,7 +39,7 @@ class Sender(sender.Sender):
             os.mkfifo(self._path, 0o700)
             self._fifo = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
-            why = (error.strerror or "").lower()
+            why = reasons.of(error)
             raise SystemFailure(f"error creating i/o pipe for log plugin: {values['name']}: {why}") from error
         told: call.Object = {"File": self._path, "Info": json.loads(values["info"])}
         try:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from engine.asking import dial, exchange
 from engine.errors import EngineError, SystemFailure
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 from engine.logs.drivers import gojson, sender
 
@@ -156,7 +157,7 @@ class Sender(sender.Sender):
         except exchange.Malformed as error:
             raise SystemFailure(f"{shown}: net/http: HTTP/1.x transport connection broken: {error}") from error
         except OSError as error:
-            why = "i/o timeout" if isinstance(error, TimeoutError) else f"read: {(error.strerror or '').lower()}"
+            why = "i/o timeout" if isinstance(error, TimeoutError) else f"read: {reasons.of(error)}"
             raise SystemFailure(f"{shown}: {why}") from error
         except SystemFailure as error:
             raise SystemFailure(f"{shown}: {error}") from error

@@ -11,6 +11,7 @@ import time
 
 from engine.asking import dial
 from engine.errors import Invalid, SystemFailure, Unavailable
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 from engine.literals import natural
 from engine.logs import attributes
@@ -56,7 +57,7 @@ def check(config: Config) -> None:
         try:
             os.stat(place)
         except OSError as error:
-            raise Invalid(f"stat {place}: {(error.strerror or '').lower()}") from error
+            raise Invalid(f"stat {place}: {reasons.of(error)}") from error
     _facility(config.get("syslog-facility", ""))
     if config.get("syslog-format", "") not in _FORMS:
         raise Invalid("Invalid syslog format")

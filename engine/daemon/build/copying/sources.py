@@ -17,6 +17,7 @@ from engine.daemon.build.copying.wildcards import Pattern, is_pattern
 from engine.daemon.dockerfile.ignore import Ignore
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.beneath import open_beneath
 
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -76,7 +77,7 @@ def find(root: int, request: Request) -> Iterator[Source]:
         except OSError as error:
             # An ordinary path causes these by a file in its middle, by symbolic links in a circle, or by its length.
             if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG):
-                raise SystemFailure(f"{failed}{os.strerror(error.errno or errno.EIO).lower()}") from error
+                raise SystemFailure(f"{failed}{reasons.of(error.errno or errno.EIO)}") from error
             raise Invalid(f"{failed}forbidden path outside the build context: {error.filename} ()") from error
 
 

@@ -22,6 +22,7 @@ from engine.daemon.images.layers import merged
 from engine.daemon.images.reference import Reference
 from engine.daemon.tar.writer import Packer
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.beneath import open_beneath
 
 _MODES = ("", "copy", "delete")
@@ -80,7 +81,7 @@ def _opened(root: int, source: str) -> int:
     try:
         return open_beneath(root, source, _READABLE)
     except OSError as error:
-        raise Invalid(f"src={source}: {(error.strerror or '').lower()}") from error
+        raise Invalid(f"src={source}: {reasons.of(error)}") from error
 
 
 def _of(work: Work, number: int) -> Sequence[Attestation]:

@@ -10,6 +10,7 @@ import stat
 from engine.daemon.build.copying.wildcards import Pattern
 from engine.daemon.buildkit.messages.fsutil import Stat
 from engine.errors import EngineError, Invalid, NotFound
+from engine.kernel import reasons
 from engine.kernel.beneath import followed, open_beneath
 
 LARGEST = (16 << 20) - 4096
@@ -139,4 +140,4 @@ def _checked(path: str) -> str:
 
 def _failure(verb: str, path: str, error: OSError) -> EngineError:
     kind = NotFound if isinstance(error, FileNotFoundError) else Invalid
-    return kind(f"{verb} {path}: {(error.strerror or str(error)).lower()}")
+    return kind(f"{verb} {path}: {reasons.of(error)}")

@@ -19,7 +19,7 @@ from engine.daemon.parts import ContentParts, MountParts
 from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.errors import NotFound, SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.spec import Mount
 
@@ -140,7 +140,7 @@ def _make_source(source: str, owner: tuple[int, int]) -> None:
     except NotADirectoryError:
         return  # init finds the same and raises the error
     except OSError as error:
-        reason = (error.strerror or "").lower()
+        reason = reasons.of(error)
         text = f"error while creating mount source path '{source}': mkdir {source}: {reason}"
         raise SystemFailure(text) from error
 

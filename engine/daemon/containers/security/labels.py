@@ -15,6 +15,7 @@ from engine.daemon.containers.shapes import MountPoint
 from engine.daemon.parts import SecurityParts
 from engine.dataclass import dataclass, replace
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.sandbox import selinux
 from engine.sandbox.spec import Mount
 from engine.settings.every import Settings
@@ -156,7 +157,7 @@ def _relabel(container: Container, path: str, shared: bool) -> None:
     try:
         selinux.relabel(path, str(label))
     except OSError as error:
-        reason = (error.strerror or "").lower()
+        reason = reasons.of(error)
         raise SystemFailure(f"error setting label on mount source '{path}': {reason}") from error
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from engine.annotating import Literal
 from engine.daemon.containers.shapes import HostConfig, ThrottleDevice
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.literals import span
 from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.sandbox.spec import Limits, Rlimit
@@ -113,7 +114,7 @@ def device_number(path: str) -> str:
     try:
         found = os.stat(path)
     except OSError as error:
-        raise SystemFailure(f"stat {path}: {(error.strerror or '').lower()}") from error
+        raise SystemFailure(f"stat {path}: {reasons.of(error)}") from error
     except ValueError as error:  # a NUL
         raise SystemFailure(f"stat {path}: invalid argument") from error
     if not stat.S_ISBLK(found.st_mode):

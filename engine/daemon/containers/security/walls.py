@@ -18,7 +18,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound, SystemFailure
-from engine.kernel import userns
+from engine.kernel import reasons, userns
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, device_rules, mounts, seccomp, sysctls
 from engine.sandbox.spec import Device, Mount
@@ -324,7 +324,7 @@ def _mapped(on_host: str, inside: str) -> list[Device]:
     try:
         found = os.stat(on_host)
     except OSError as error:
-        problem = (error.strerror or "").lower()
+        problem = reasons.of(error)
     else:
         device = _device(absolute(inside), found, os.path.realpath(on_host))
         if device is not None:

@@ -21,7 +21,7 @@ from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.proxies import Proxy, proxy_for
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import outside
+from engine.kernel import outside, reasons
 from engine.literals import quoted
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ class Transport:
         if isinstance(error, ConnectionResetError | BrokenPipeError):
             return ConnectFailure("read: connection reset by peer")
         if isinstance(error, OSError) and error.errno:
-            return ConnectFailure(os.strerror(error.errno).lower())
+            return ConnectFailure(reasons.of(error.errno))
         return ConnectFailure("EOF" if not str(error) else str(error))
 
 
@@ -353,9 +353,7 @@ def _dial(host: str, port: int) -> socket.socket:
             first = first or ConnectFailure(f"dial tcp {shown}: i/o timeout")
         except OSError as error:
             connection.close()
-            first = first or ConnectFailure(
-                f"dial tcp {shown}: connect: {os.strerror(error.errno or errno.EIO).lower()}"
-            )
+            first = first or ConnectFailure(f"dial tcp {shown}: connect: {reasons.of(error.errno or errno.EIO)}")
     raise first or ConnectFailure(f"dial tcp: lookup {host}: no such host")
 
 

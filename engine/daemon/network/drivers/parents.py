@@ -8,6 +8,7 @@ import re
 
 from engine.daemon.network.record import Network
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.netlink import links
 from engine.kernel.netlink.socket import Netlink
 
@@ -50,7 +51,7 @@ def make(netlink: Netlink, network: Network, mark: str) -> bool:
     try:
         netlink.send(requests)
     except OSError as error:
-        raise SystemFailure(f"failed to create {name} {what} link: {(error.strerror or str(error)).lower()}") from error
+        raise SystemFailure(f"failed to create {name} {what} link: {reasons.of(error)}") from error
     return True
 
 

@@ -1,0 +1,25 @@
+"""The words for errors are the same with every C library."""
+
+import errno
+import os
+import ssl
+
+import pytest
+
+from engine.kernel import reasons
+
+
+@pytest.mark.skipif(os.strerror(errno.EADDRINUSE) != "Address already in use", reason="this Python is not of glibc")
+def test_the_words_are_those_of_glibc() -> None:
+    assert {number: os.strerror(number).lower() for number in reasons.WORDS} == reasons.WORDS
+
+
+def test_what_the_c_library_says_otherwise_is_said_as_docker_says_it() -> None:
+    assert reasons.of(OSError(errno.EADDRINUSE, "Address in use")) == "address already in use"
+    assert reasons.of(errno.ELOOP) == "too many levels of symbolic links"
+
+
+def test_all_else_is_the_c_librarys() -> None:
+    assert reasons.of(FileNotFoundError(errno.ENOENT, "No such file or directory")) == "no such file or directory"
+    assert reasons.of(OSError("Not an errno")) == "not an errno"
+    assert reasons.of(ssl.SSLSyscallError(errno.EIO, "Of OpenSSL")) == "of openssl"
