@@ -35,8 +35,8 @@ void find_ballast(const struct mux_stay *stay) {
     char line[512], rights[8], name[8];
     uint64_t start, end, inode;
     range_count = 0;
-#ifdef __SANITIZE_ADDRESS__
-    return; /* it keeps what it knows of the memory in such mappings */
+#if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
+    return; /* the sanitizer keeps what it knows of the memory in such mappings, and musl's malloc what is C's */
 #endif
     FILE *maps = fopen("/proc/self/maps", "re");
     if (!maps) return;
