@@ -10,7 +10,6 @@ import io
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from engine.daemon.images import image as documents
 from engine.daemon.images.catalogue import Catalogue
@@ -21,6 +20,7 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.daemon.streams import Buffer, Source
 from engine.daemon.tar.compression import Peeked, Unpacked
+from engine.late import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

@@ -9,8 +9,8 @@ import importlib.util
 import io
 import zlib
 from collections.abc import Callable
-from typing import Protocol
 
+from engine.annotating import Protocol
 from engine.daemon.streams import Buffer, Source
 from engine.errors import Invalid, Unavailable
 from engine.late import TYPE_CHECKING, late

@@ -7,9 +7,9 @@ Run by the thread that unpacks. C reads the archive up to a member that is not p
 
 import os
 import struct
-from typing import Protocol
 
 from _muxer._native import ffi, lib
+from engine.annotating import Protocol
 from engine.daemon.tar.extract import Extraction, failure
 from engine.errors import Invalid
 

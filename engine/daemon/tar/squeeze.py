@@ -7,12 +7,12 @@ time or a name. `compression` reads what is made here.
 import importlib
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
 
+from engine.annotating import Protocol
 from engine.daemon.tar import compression
 from engine.dataclass import dataclass
 from engine.errors import Invalid, Unavailable
-from engine.late import late
+from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded by the first layer in zstd
     from engine.daemon.tar import zstd as ours

@@ -8,8 +8,8 @@ from starting.
 import logging
 import os
 from collections.abc import Callable
-from typing import TypeVarTuple
 
+from engine.annotating import TypeVarTuple
 from engine.daemon.containers.endpoints import ending, etc, keeping, moving, requested, wires
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Pair, has_resolver

@@ -6,23 +6,25 @@ Each function runs in its request's thread and calls a verb of the image store.
 from engine.daemon.api import versions
 from engine.daemon.api.answers import Json, Response
 from engine.daemon.api.progress import Progress
-from engine.daemon.api.registryauth import HEADER, decode_auth
 from engine.daemon.api.request import Request
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.verbs import listing
-from engine.daemon.images.verbs import remove as removal
 from engine.daemon.parts import DaemonParts
 from engine.daemon.streams import Source
 from engine.errors import Invalid, SystemFailure
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # each is loaded by the first request for it
+    from engine.daemon.api import registryauth
     from engine.daemon.images.archives import remote
-    from engine.daemon.images.verbs import import_, pull
+    from engine.daemon.images.verbs import import_, listing, pull
+    from engine.daemon.images.verbs import remove as removal
 else:
+    registryauth = late("engine.daemon.api.registryauth")
     remote = late("engine.daemon.images.archives.remote")
     import_ = late("engine.daemon.images.verbs.import_")
+    listing = late("engine.daemon.images.verbs.listing")
+    removal = late("engine.daemon.images.verbs.remove")
     pull = late("engine.daemon.images.verbs.pull")
 
 
@@ -37,7 +39,7 @@ def create(engine: DaemonParts, request: Request) -> None:
 
 def _pull(engine: DaemonParts, request: Request, progress: Progress) -> None:
     query = request.query
-    credentials = decode_auth(request.headers.get(HEADER, ""))
+    credentials = registryauth.decode_auth(request.headers.get(registryauth.HEADER, ""))
     # `docker pull -a` may send the colon of a tag without the tag.
     name, tag = query.text("fromImage").removesuffix(":"), query.text("tag")
     reference = Reference.parse(name)
