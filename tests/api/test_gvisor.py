@@ -116,6 +116,40 @@ def test_it_has_networks_ports_and_volumes(apart: Daemon, machine: Namespaces) -
     assert apart.request("DELETE", "/volumes/vol").status == 204
 
 
+def test_it_finds_other_containers_by_name(apart: Daemon) -> None:
+    """Those that were there before it, and those that come, are renamed and go; also for the next daemon."""
+    apart.request("POST", "/networks/create", {"Name": "odd"})
+    pages = "mkdir /w; echo $0 > /w/index.html; httpd -f -p 80 -h /w"
+
+    def serve(name: str) -> str:
+        aliases = {"EndpointsConfig": {"odd": {"Aliases": [f"{name}-too"]}}}
+        body = {"HostConfig": {"NetworkMode": "odd"}, "NetworkingConfig": aliases}
+        made = apart.create("sh", "-c", pages, name, name=name, **body)
+        apart.begin(made)
+        return made
+
+    early = serve("early")
+    one = apart.create("sleep", "1000", HostConfig=host(NetworkMode="odd"))
+    apart.begin(one)
+    late = serve("late")
+
+    def fetched(name: str) -> bytes:
+        return apart.command("docker", "exec", one, "wget", "-qO-", f"http://{name}/").stdout
+
+    for name, page in {"early": "early", "early-too": "early", "late.odd": "late", late[:12]: "late"}.items():
+        until(lambda name=name, page=page: fetched(name) == f"{page}\n".encode())
+    apart.kill9()
+    apart.start()
+    assert apart.request("POST", f"/containers/{late}/rename?name=later").status == 204
+    assert fetched("later") == b"late\n"
+    apart.remove(early)
+    listed = apart.command("docker", "exec", one, "cat", "/etc/hosts").stdout
+    assert b"later" in listed and b"early" not in listed and b"late " not in listed
+    for each in (late, one):
+        apart.remove(each)
+    assert apart.request("DELETE", "/networks/odd").status == 204
+
+
 def test_it_outlives_the_daemon(apart: Daemon, ready: str) -> None:
     pid = apart.inspect(ready)["State"]["Pid"]
     going = apart.request("POST", f"/containers/{ready}/exec", {"Cmd": ["sh", "-c", "sleep 1; exit 9"]}).json()["Id"]

@@ -134,6 +134,7 @@ def _adopt_names(engine: EndpointParts, pairs: dict[Container, wires.Pairs]) -> 
             known = wires.preferred(places), state.pid, state.pid_start, container.host_config
             served.append((*known, wires.links_of(container, places)))
     engine.names.adopt(served)
+    wires.tell_apart(engine)
 
 
 def _try(what: str, work: Callable[[*_Given], object], *arguments: *_Given) -> None:

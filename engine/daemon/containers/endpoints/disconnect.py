@@ -74,6 +74,7 @@ def _pull_out(engine: EndpointParts, container: Container, network: Network, sta
     if endpoint.ports:
         engine.ports.release(container.id)
     engine.networks.leave([endpoint])
+    wires.tell_apart(engine)
     moving.settle(engine, container)
     try:
         etc.drop(engine, container, endpoint, others)

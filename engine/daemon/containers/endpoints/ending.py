@@ -39,6 +39,7 @@ def give_back(engine: EndpointParts, container: Container, pairs: wires.Pairs, *
     if any(endpoint.ports for endpoint in endpoints):
         engine.ports.release(container.id)
     _free(engine, container, endpoints)
+    wires.tell_apart(engine)
     if told:
         for network, _ in pairs:
             wires.tell(engine, container, network, "disconnect")

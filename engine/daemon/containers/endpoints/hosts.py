@@ -24,6 +24,7 @@ ff02::2\tip6-allrouters
 """
 _OFF = ("net.ipv6.conf.all.disable_ipv6", "net.ipv6.conf.lo.disable_ipv6")
 _LONGEST = 1 << 20
+_OTHERS, _END = b"# other containers\n", b"# end of other containers\n"
 
 
 def has_ipv6(container: Container) -> bool:
@@ -82,6 +83,18 @@ def renew(path: str, names: str, text: str) -> None:
 
     def changed(content: bytes) -> bytes:
         return _lines(line for line in content.splitlines() if not line.endswith(ending)) + _raw(text)
+
+    _change(path, changed)
+
+
+def set_others(path: str, text: str) -> None:
+    """Replace the part of the file that has the lines of other containers (see `apartnames`)."""
+
+    def changed(content: bytes) -> bytes:
+        before, begun, rest = content.rpartition(_OTHERS)
+        _, ended, after = rest.partition(_END)
+        kept = before + after if begun and ended else content  # without its end the part is the container's own text
+        return _lines(kept.splitlines()) + _OTHERS + _raw(text) + _END if text else kept
 
     _change(path, changed)
 

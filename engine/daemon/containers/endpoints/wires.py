@@ -14,6 +14,12 @@ from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError, NotFound
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import namespaces
+from engine.settings.runtimes import OWN
+
+if TYPE_CHECKING:  # loaded for containers of other runtimes
+    from engine.daemon.containers.endpoints import apartnames
+else:
+    apartnames = late("engine.daemon.containers.endpoints.apartnames")
 
 if TYPE_CHECKING:  # loaded for the few containers that have links
     from engine.daemon.containers.endpoints import legacylinks
@@ -111,6 +117,17 @@ def make_known(engine: EndpointParts, container: Container, pairs: Pairs, netns:
     """Have the resolver answer to the container's names, and answer its queries, in its user-defined networks."""
     links = links_of(container, pairs)
     engine.names.join(preferred(pairs), netns, pid, pid_start, container.host_config, links)
+    tell_apart(engine, container)
+
+
+def tell_apart(engine: EndpointParts, starting: Container | None = None) -> None:
+    """Names have come or gone: tell the containers that cannot ask the resolver. Never raises."""
+    if engine.containers.any(_is_of_another_runtime):
+        apartnames.renew(engine, starting)
+
+
+def _is_of_another_runtime(container: Container) -> bool:
+    return container.host_config["Runtime"] not in OWN
 
 
 def tell(engine: EndpointParts, container: Container, network: Network, action: str) -> None:

@@ -83,3 +83,20 @@ def test_a_file_that_is_gone_is_no_failure_and_a_link_is_not_followed(file, tmp_
     os.symlink(tmp_path / "elsewhere", file.path)
     with pytest.raises(OSError, match="symbolic"):
         hosts.add(file.path, "1\tx\n")
+
+
+def test_the_part_of_others_is_replaced_and_what_stands_around_it_stays(tmp_path):
+    """Also where a program of the container has cut it or written behind it."""
+    path = tmp_path / "hosts"
+    path.write_text("127.0.0.1\tlocalhost\n")
+    hosts.set_others(str(path), "10.0.0.2\tweb\n")
+    with open(path, "a") as file:
+        file.write("10.0.0.9\tmine\n")
+    hosts.set_others(str(path), "10.0.0.3\tdb\n")
+    lines = path.read_text().splitlines()
+    assert lines[:2] == ["127.0.0.1\tlocalhost", "10.0.0.9\tmine"] and lines[3:-1] == ["10.0.0.3\tdb"]
+    hosts.set_others(str(path), "")
+    assert path.read_text() == "127.0.0.1\tlocalhost\n10.0.0.9\tmine\n"
+    path.write_text("\n".join([*lines[:-1], "10.0.0.9\tmine"]))
+    hosts.set_others(str(path), "10.0.0.3\tdb\n")
+    assert path.read_text().count("10.0.0.3\tdb\n") == 2 and "mine" in path.read_text()
