@@ -46,7 +46,7 @@ def ready(apart: Daemon) -> Iterator[str]:
     until(lambda: b"ready" in apart.logs(one))
     yield one
     apart.remove(one)
-    until(lambda: nothing_left(apart))
+    until(lambda: nothing_left(apart, one))
 
 
 def test_a_command_runs_on_another_kernel(apart: Daemon) -> None:
@@ -178,7 +178,7 @@ def test_health_checks_go_by_its_exec_and_end_in_time(apart: Daemon) -> None:
     shown = apart.request("GET", f"/containers/{one}/top").json()
     assert not any("77" in cell for row in shown["Processes"] for cell in row)
     apart.remove(one)
-    until(lambda: nothing_left(apart))
+    until(lambda: nothing_left(apart, one))
 
 
 def test_a_command_that_is_not_there_is_told_as_docker_does(apart: Daemon) -> None:
@@ -187,7 +187,7 @@ def test_a_command_that_is_not_there_is_told_as_docker_does(apart: Daemon) -> No
     assert answer.status == 400 and "nosuchprogram" in answer.json()["message"], answer
     assert apart.inspect(one)["State"]["ExitCode"] == 127
     apart.remove(one)
-    until(lambda: nothing_left(apart))
+    until(lambda: nothing_left(apart, one))
 
 
 @pytest.mark.parametrize(

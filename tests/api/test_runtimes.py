@@ -52,9 +52,10 @@ def host(runtime: str, **more: object) -> dict:
     return {"NetworkMode": "none", "Runtime": runtime, **more}
 
 
-def nothing_left(daemon: Daemon) -> bool:
-    """Whether there are neither bundles nor cgroups of runtimes any more."""
-    cgroups = [*Path("/sys/fs/cgroup").glob("engine-runtimes/*"), *Path("/sys/fs/cgroup").glob("*/engine-runtimes/*")]
+def nothing_left(daemon: Daemon, container: str) -> bool:
+    """Whether there is no bundle any more, and no cgroup of this container's; other daemons' may be there."""
+    name = f"engine-runtimes/{container[:12]}*"
+    cgroups = [*Path("/sys/fs/cgroup").glob(name), *Path("/sys/fs/cgroup").glob(f"*/{name}")]
     return not os.listdir(daemon.exec_root / "runtimes") and not cgroups
 
 
@@ -101,7 +102,7 @@ def test_it_is_stopped_killed_executed_in_copied_and_counted(chosen: Daemon, run
     assert chosen.request("POST", f"/containers/{one}/kill").status == 204
     assert chosen.wait(one) == 137
     chosen.remove(one)
-    assert nothing_left(chosen)
+    assert nothing_left(chosen, one)
 
 
 def test_it_has_networks_names_volumes_and_files(chosen: Daemon, runtime: str) -> None:
@@ -153,7 +154,7 @@ def test_its_restart_policy_and_its_health_checks_are_obeyed(chosen: Daemon, run
     chosen.begin(one)
     until(lambda: chosen.inspect(one)["State"]["Health"]["Status"] == "healthy")
     chosen.remove(one)
-    assert nothing_left(chosen)
+    assert nothing_left(chosen, one)
 
 
 def test_hooks_of_cdi_devices_are_run_and_gpus_are_such_devices(world, runtime: str) -> None:
@@ -203,7 +204,7 @@ def test_a_command_that_is_not_there_is_told_as_docker_does(chosen: Daemon, runt
     assert answer.status == 400 and "nosuchprogram" in answer.json()["message"], answer
     assert chosen.inspect(one)["State"]["ExitCode"] == 127
     chosen.remove(one)
-    assert nothing_left(chosen)
+    assert nothing_left(chosen, one)
 
 
 def test_a_daemon_that_dies_during_the_start_leaves_nothing(world, tmp_path) -> None:
@@ -225,7 +226,7 @@ def test_a_daemon_that_dies_during_the_start_leaves_nothing(world, tmp_path) -> 
         daemon.start()
         until(lambda: not daemon.inspect(one)["State"]["Running"])
         daemon.remove(one)
-        until(lambda: nothing_left(daemon))
+        until(lambda: nothing_left(daemon, one))
 
 
 def test_a_shim_is_refused_by_what_it_says(world) -> None:
