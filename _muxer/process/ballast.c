@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #define LEAST (512 * 1024)
+#define PIECE 4096
 #define MOST (UINT64_C(1) << 30) /* larger ones are no objects of a spawner's */
 #define MOST_RANGES 16
 
@@ -20,35 +22,41 @@ static struct {
 } ranges[MOST_RANGES];
 static int range_count;
 
+/* Not with musl, whose malloc(3) has its pieces in such mappings too, nor with the address sanitizer, which keeps there
+ * what it knows of the memory. */
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
 static bool holds(uint64_t start, uint64_t end, const void *place) {
     return (uint64_t)(uintptr_t)place >= start && (uint64_t)(uintptr_t)place < end;
 }
 
-/* Whether C itself has something there: errno stands for what belongs to the thread, `here` for its stack. */
-static bool is_needed(uint64_t start, uint64_t end, const struct mux_stay *stay) {
+/* Whether C itself has something there: errno stands for what belongs to the thread, `here` for its stack, and `piece`
+ * for what malloc(3) gives out. */
+static bool is_needed(uint64_t start, uint64_t end, const struct mux_stay *stay, const void *piece) {
     int here;
     return holds(start, end, &errno) || holds(start, end, &here) || holds(start, end, stay) ||
-           holds(start, end, stay->furniture) || holds(start, end, stay->place) || holds(start, end, stay->title);
+           holds(start, end, stay->furniture) || holds(start, end, stay->place) || holds(start, end, stay->title) ||
+           holds(start, end, piece);
 }
 
 void find_ballast(const struct mux_stay *stay) {
     char line[512], rights[8], name[8];
     uint64_t start, end, inode;
     range_count = 0;
-#if defined(__SANITIZE_ADDRESS__) || !defined(__GLIBC__)
-    return; /* the sanitizer keeps what it knows of the memory in such mappings, and musl's malloc what is C's */
-#endif
     FILE *maps = fopen("/proc/self/maps", "re");
-    if (!maps) return;
-    while (range_count < MOST_RANGES && fgets(line, sizeof line, maps)) {
+    void *piece = malloc(PIECE);
+    while (maps && piece && range_count < MOST_RANGES && fgets(line, sizeof line, maps)) {
         int fields = sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %" SCNu64 " %7s", &start, &end, rights, &inode, name);
         if (fields != 4 || inode != 0 || strcmp(rights, "rw-p") != 0) continue; /* a fifth field is a name */
-        if (end - start < LEAST || end - start > MOST || is_needed(start, end, stay)) continue;
+        if (end - start < LEAST || end - start > MOST || is_needed(start, end, stay, piece)) continue;
         ranges[range_count].start = start;
         ranges[range_count++].size = end - start;
     }
-    fclose(maps);
+    free(piece);
+    if (maps) fclose(maps);
 }
+#else
+void find_ballast(const struct mux_stay *stay) { (void)stay; }
+#endif
 
 void keep_ballast(bool kept) {
     int before = errno;
