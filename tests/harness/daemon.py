@@ -22,6 +22,8 @@ from tests.harness.namespaces import Namespaces
 PROJECT = Path(__file__).resolve().parents[2]
 # Which muxer the daemons have whose test does not choose; empty: what a daemon chooses by itself.
 MUXER = os.environ.get("ENGINE_TEST_MUXER", "")
+# Which Python runs the daemons: that of the tests, or one of another C library.
+PYTHON = os.environ.get("ENGINE_TEST_PYTHON") or sys.executable
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 
@@ -76,7 +78,7 @@ class Daemon:
     def arguments(self) -> list[str]:
         """The daemon's command line."""
         return [
-            sys.executable,
+            PYTHON,
             "-m",
             self.program,
             "daemon",
