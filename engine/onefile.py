@@ -154,6 +154,12 @@ class OneFile:
         _imp._fix_co_filename(code, place)  # type: ignore[attr-defined]  # the checker's stubs lack it
         return code
 
+    def uncompiled(self, name: str) -> bytes | None:
+        """A module's source, where the file has no code of it for this Python; None where it has."""
+        relative, _ = self._where(name)
+        has_code = self._code_fits and self._line(f"{relative} c")
+        return None if has_code else self.read(relative)
+
     def get_source(self, name: str) -> str:
         """A module's source, for tracebacks: without its comments, each line where it was."""
         return self.read(self._where(name)[0]).decode()

@@ -10,7 +10,13 @@ from engine.bundle.materials import Files
 
 FIRST = ("engine.origin", "engine.__main__", "engine.kernel.sealing", "engine.kernel.syscalls", "engine.postponed")
 CLIENT = ("engine.client.verbs", "engine.client.container.containerlist")
-DAEMON = ("engine.settings.every", "engine.boot", "engine.spawner.main", "engine.spawner.modules")
+DAEMON = (
+    "engine.settings.every",
+    "engine.rootless.arrival",
+    "engine.boot",
+    "engine.spawner.main",
+    "engine.spawner.modules",
+)
 """In the order in which a daemon that starts imports them; `engine.monitor.parts` chooses by name."""
 MONITOR = ("engine.monitor.nativeprocess", "engine.monitor.nativepump", "engine.logs.nativereader")
 AFTER = ("engine.daemon.main", "engine.client.container.run")
@@ -29,7 +35,10 @@ def ordered(files: Files) -> list[str]:
                 found[name] = None
                 take(_imported(trees[paths[name]], paths))
 
-    take((*FIRST, *CLIENT, *DAEMON, *MONITOR, *AFTER))
+    take(FIRST)
+    # Packages have next to no code, and any import may need one: without code of its own it costs a block of sources.
+    take(name for name, path in sorted(paths.items()) if path.endswith("/__init__.py"))
+    take((*CLIENT, *DAEMON, *MONITOR, *AFTER))
     reached: set[str] = set()
     while unseen := [name for name in found if name not in reached]:
         reached.update(unseen)

@@ -24,11 +24,12 @@ MOST = 1_000_000
 """Bytes that the file may have."""
 FIRST = "engine/onefile.py"
 _SOURCES = (1 << 21,)
-_CODE = (1 << 18, 1 << 20)
-"""Bytes in the first block, and in each further one.
+_CODE = (1 << 16, 1 << 18, 1 << 20)
+"""Bytes in the first blocks, and in each further one.
 
-A larger block packs better, and a smaller one is unpacked sooner for a single module. The first block of code is that
-of a client, the second one is unpacked by a daemon that starts.
+A larger block packs better, and a smaller one is unpacked sooner for a single module. The first block of code is what
+every process needs before it starts Python anew, sealed. The second one is that of a client, and the third one is
+unpacked by a daemon that starts.
 """
 _DENSEST = 7
 """More bytes of code than this many times the room are not tried: packing takes most of the time."""

@@ -82,23 +82,27 @@ class Kept:
     """A finder and loader for `sys.meta_path` (importlib's documentation, MetaPathFinder) that reads no file."""
 
     def __init__(self) -> None:
-        self._code: dict[str, tuple[str, bytes]] = {}
+        self._made: dict[str, tuple[str, bool, bytes]] = {}  # where from, whether it is code, and packed code or source
 
     def keep(self, name: str) -> None:
-        """Keep the code of a module whose package is imported. Raises ImportError for a module without a file."""
+        """Keep a module whose package is imported: its code, or its source where the engine's one file has no code of
+        it, since a start has no time to compile what is rarely needed. Raises ImportError for a module without a file.
+        """
         spec = importlib.util.find_spec(name)
         loader = spec.loader if spec is not None else None
         if spec is None or spec.origin is None or loader is None or not hasattr(loader, "get_code"):
             raise ImportError(f"module {name} is not loaded from a file", name=name)
-        self._code[name] = spec.origin, zlib.compress(marshal.dumps(loader.get_code(name)), 1)
+        source = loader.uncompiled(name) if hasattr(loader, "uncompiled") else None
+        made = marshal.dumps(loader.get_code(name)) if source is None else source
+        self._made[name] = spec.origin, source is None, zlib.compress(made, 1)
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
         """The spec of a kept module; None for any other module."""
-        if name not in self._code:
+        if name not in self._made:
             return None
-        origin = self._code[name][0]
+        origin = self._made[name][0]
         # A loader with exec_module needs no load_module, which is deprecated; the checker's stubs ask for it.
         return importlib.util.spec_from_file_location(name, origin, loader=self)  # type: ignore[arg-type]  # see above
 
@@ -106,8 +110,10 @@ class Kept:
         """Returns None, by which importlib makes a module like any other."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module's kept code in the module."""
-        exec(marshal.loads(zlib.decompress(self._code[module.__name__][1])), vars(module))
+        """Run the kept module's code in the module."""
+        origin, is_code, packed = self._made[module.__name__]
+        made = zlib.decompress(packed)
+        exec(marshal.loads(made) if is_code else compile(made, origin, "exec", dont_inherit=True), vars(module))
 
 
 def keep() -> None:

@@ -1,4 +1,4 @@
-"""What a start needs comes first, each module once, and none is forgotten."""
+"""What a start needs comes first, after the packages, each module once, and none is forgotten."""
 
 from engine.bundle import firstuse
 
@@ -19,6 +19,6 @@ FILES = {
 def test_the_order_is_that_of_the_imports() -> None:
     order = firstuse.ordered(FILES)
     assert order == [
-        *("engine/__init__.py", "engine/__main__.py", "engine/late.py", "engine/boot.py", "engine/room/__init__.py"),
+        *("engine/__init__.py", "engine/__main__.py", "engine/late.py", "engine/room/__init__.py", "engine/boot.py"),
         *("engine/room/one.py", "engine/rare.py", "engine/aside.py"),
     ]

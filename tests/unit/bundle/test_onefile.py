@@ -10,6 +10,7 @@ import pytest
 from engine import onefile
 from engine.bundle import pyz
 from engine.errors import SystemFailure
+from engine.spawner import modules
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = {
@@ -162,3 +163,26 @@ def test_code_that_does_not_fit_is_left_out_and_sources_are_not() -> None:
     assert len(less.data) < len(full.data)
     with pytest.raises(SystemFailure, match="more than 3000"):
         pyz.pack(FILES, 3000)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_spawner_keeps_code_where_the_file_has_it_and_a_source_where_not(
+    whole: onefile.OneFile, monkeypatch: pytest.MonkeyPatch, fits: bool
+) -> None:
+    """What is compiled is compiled at its first use: a start has no time for it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "engine"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [whole, *sys.meta_path])
+    whole._code_fits = fits
+    kept = modules.Kept()
+    kept.keep("engine.inner.two")
+    assert kept._made["engine.inner.two"][1] == fits
+    import engine.inner
+
+    whole.close()
+    monkeypatch.setattr(sys, "meta_path", [kept, *sys.meta_path])
+    import engine.inner.two
+
+    assert engine.inner.two.WHO == "engine.inner.two"
+    for name in ("engine", "engine.inner", "engine.inner.two"):
+        monkeypatch.delitem(sys.modules, name)

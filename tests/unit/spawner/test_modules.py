@@ -48,7 +48,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
     sender.send(2, b"x" * (1 << 20), ("id", 1, False), 0)
     assert b"MESSAGE=short" in journal.recv(1000)
 print(*sorted(set(sys.modules) - before))
-print(*sys.meta_path[0]._code)
+print(*sys.meta_path[0]._made)
 print(sys.modules["engine.resolver.main"].__file__, sys.modules["engine.resolver.main"].__spec__.origin)
 """
 
