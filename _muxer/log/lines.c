@@ -100,6 +100,38 @@ static void begin(struct lines *lines, struct line *line, uint64_t time_ns) {
     line->time_ns = time_ns;
 }
 
+/* Copies whole short lines behind their headers, as many as come in a row and as there is room for; returns where the
+ * others begin. All of them have the line's time. */
+static const uint8_t *short_lines(struct lines *lines, unsigned stream, const uint8_t *bytes, const uint8_t *last) {
+    const struct mux_query *query = lines->query;
+    struct sink *sink = lines->sink;
+    size_t stamp_size = query->timestamps ? STAMP_SIZE : 0, before = stamp_size + query->prefix_size;
+    if (query->tty || query->prefix_size > SMALL_PREFIX) return bytes;
+    if (sink->count == SINK_SEGMENTS - 1) return bytes; /* one is kept for the chunk's end */
+    uint8_t *first = sink->dress + sink->dressed, *to = first;
+    const uint8_t *end = sink->dress + SINK_DRESS - (FRAME_SIZE + STAMP_SIZE + SMALL_PREFIX + SHORT_LINE);
+    const uint8_t *text = stamp_size > 0 ? stamp_of(lines, lines->streams[stream].time_ns) : NULL;
+    while (bytes < last && to <= end) {
+        size_t most = (size_t)(last - bytes) < SHORT_LINE ? (size_t)(last - bytes) : SHORT_LINE;
+        const uint8_t *newline = memchr(bytes, '\n', most);
+        if (!newline) break;
+        size_t size = (size_t)(newline - bytes) + 1;
+        frame_pack(to, stream, (uint32_t)(before + size));
+        to += FRAME_SIZE;
+        if (before > 0) {
+            if (stamp_size > 0) memcpy(to, text, STAMP_SIZE);
+            if (query->prefix_size > 0) memcpy(to + stamp_size, query->prefix, query->prefix_size);
+            to += before;
+        }
+        memcpy(to, bytes, size);
+        to += size;
+        bytes += size;
+    }
+    sink->dressed += (size_t)(to - first);
+    if (to > first) sink_lend(sink, first, (size_t)(to - first));
+    return bytes;
+}
+
 /* Keeps bytes of an unfinished piece where they lie. */
 static int hold(struct lines *lines, struct line *line, const uint8_t *bytes, size_t size) {
     int failed = line->part_count == LINE_PARTS ? lines_let_go(lines) : 0;
@@ -131,7 +163,12 @@ int lines_feed(struct lines *lines, unsigned stream, uint64_t time_ns, const uin
     struct line *line = &lines->streams[stream];
     const uint8_t *last = bytes + size;
     while (bytes < last) {
-        if (!line->inside) begin(lines, line, time_ns);
+        if (!line->inside) {
+            begin(lines, line, time_ns);
+            if (line->wanted && !framed) bytes = short_lines(lines, stream, bytes, last);
+            line->inside = bytes < last;
+            if (!line->inside) break;
+        }
         const uint8_t *newline = memchr(bytes, '\n', (size_t)(last - bytes)), *end = newline ? newline + 1 : last;
         framed = framed && (size_t)(end - bytes) == size;
         int failed = line->wanted ? feed_line(lines, stream, bytes, end, newline != NULL, framed) : 0;

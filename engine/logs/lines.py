@@ -9,15 +9,18 @@ from engine.logs import format
 from engine.logs.query import Query
 
 
+_BLOCK = format.LINE_LIMIT // 2
+
+
 class _Heads(dict[int, bytes]):
-    """The headers of one stream's frames, by the length of what is in them."""
+    """The end of a line and the header of the next frame of one stream, by the length of the next line."""
 
     def __init__(self, stream: int) -> None:
         super().__init__()
         self._stream = stream
 
     def __missing__(self, length: int) -> bytes:
-        head = format.FRAME.pack(self._stream, length)
+        head = b"\n" + format.FRAME.pack(self._stream, length + 1)
         if length <= format.LINE_LIMIT:
             self[length] = head
         return head
@@ -28,10 +31,12 @@ _HEADS = {stream: _Heads(stream) for stream in format.STREAMS}
 
 def framed(stream: int, text: bytes) -> bytes:
     """Whole lines, each with its newline, as a frame each."""
-    lines = text.splitlines(True) if b"\r" not in text else [line + b"\n" for line in text[:-1].split(b"\n")]
-    out = [b""] * (2 * len(lines))
-    out[::2] = map(_HEADS[stream].__getitem__, map(len, lines))
+    lines = text.split(b"\n")
+    lines.pop()
+    out = [b"\n"] * (2 * len(lines) + 1)
+    out[:-1:2] = map(_HEADS[stream].__getitem__, map(len, lines))
     out[1::2] = lines
+    out[0] = out[0][1:]
     return b"".join(out)
 
 
@@ -117,5 +122,9 @@ class Lines:
 def _whole_lines(payload: bytes, start: int) -> int:
     """The end of the whole lines from a place on, if none is so long that it is cut; else the place."""
     end = payload.rfind(b"\n", start) + 1
-    long = end - start > format.LINE_LIMIT and max(map(len, payload[start:end].split(b"\n"))) >= format.LINE_LIMIT
+    # A line that is cut covers one of these blocks, in which no line ends then. Mostly each block has an end.
+    blocks = range(start, end - _BLOCK + 1, _BLOCK)
+    long = any(payload.find(b"\n", block, block + _BLOCK) < 0 for block in blocks) and (
+        max(map(len, payload[start:end].split(b"\n"))) >= format.LINE_LIMIT
+    )
     return start if end <= start or long else end

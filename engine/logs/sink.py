@@ -29,6 +29,10 @@ class Sink:
 
     def put(self, data: bytes) -> None:
         """Takes bytes, which are written once enough have come, or by `flush`. Raises OSError."""
+        if len(data) >= _GATHER:
+            self.flush()
+            self._write_all(data)  # they need no copy
+            return
         self._gathered += data
         if len(self._gathered) >= _GATHER:
             self.flush()
@@ -36,9 +40,12 @@ class Sink:
     def flush(self) -> None:
         """Writes all that was put so far. Raises OSError."""
         gathered, self._gathered = self._gathered, bytearray()
-        with memoryview(gathered) as data:
-            for start in range(0, len(data), _LARGEST):
-                with data[start : start + _LARGEST] as part:
+        self._write_all(gathered)
+
+    def _write_all(self, data: bytes | bytearray) -> None:
+        with memoryview(data) as view:
+            for start in range(0, len(view), _LARGEST):
+                with view[start : start + _LARGEST] as part:
                     self._write((b"%x\r\n" % len(part), part, b"\r\n") if self._chunked else (part,))
 
     def finish(self) -> None:

@@ -1,6 +1,7 @@
 """engine.daemon.api.connection: requests and answers on one connection, over a real socket pair."""
 
 import itertools
+import os
 import socket
 import threading
 
@@ -286,6 +287,28 @@ def test_a_hijacked_connection_is_the_handlers_and_nothing_of_it_was_read(connec
     client.send(b"late")
     client.finish_sending()
     assert client.rest() == b"<early late>"
+
+
+def test_a_stream_may_be_further_ahead_of_its_client_than_an_answer(connect):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as ordinary:
+        usual = ordinary.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    found = []
+
+    def take(request):
+        if request.path == "/stream":
+            with request.stream(200, "text/plain") as body, socket.socket(fileno=os.dup(body.fileno())) as peer:
+                found.append(peer.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+            return
+        with request.hijack(True) as peer:
+            found.append(peer.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+
+    client = connect(take)
+    client.send(b"GET /stream HTTP/1.1\r\n\r\n")
+    client.head()
+    client.send(b"POST / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
+    client.rest()
+    assert len(found) == 2
+    assert all(room > usual for room in found)
 
 
 def client_headers(status: int) -> dict[str, str]:

@@ -81,6 +81,30 @@ def test_a_long_line_goes_out_in_pieces_of_which_the_first_has_the_time(tmp_path
 
 
 @pytest.mark.parametrize(
+    "query",
+    [Query(), Query(timestamps=True, prefix=b"k=v "), Query(prefix=b"k" * 70 + b" "), Query(tty=True, timestamps=True)],
+    ids=["plain", "dressed", "long-prefix", "terminal"],
+)
+@pytest.mark.parametrize(
+    "lengths",
+    [(0,) * 60_000, (1, 0) * 20_000, (*range(480, 540), 3, 9000), (7, 16383, 8, 16384, 0, 16385, 2)],
+    ids=["empty", "more-than-one-write", "medium", "cut"],
+)
+def test_each_of_many_lines_of_a_chunk_is_dressed(tmp_path, served, lengths, query):
+    lines = [b"x" * length + b"\n" for length in lengths]
+    whole = b"".join(lines)
+    write(tmp_path, (1, b"the beginning, "), (1, whole))
+    times(tmp_path, 5, 5)
+    dress = (format.stamp(5) if query.timestamps else b"") + query.prefix
+    expected = []
+    for line in (b"the beginning, " + lines[0], *lines[1:]):
+        pieces = [line[at : at + 16384] for at in range(0, len(line), 16384)]
+        pieces[0] = dress + pieces[0]
+        expected += pieces if query.tty else [frame(1, piece) for piece in pieces]
+    assert served(tmp_path, query) == b"".join(expected)
+
+
+@pytest.mark.parametrize(
     ("tail", "lines"),
     [(0, []), (1, [b"d"]), (2, [b"c\n", b"d"]), (3, [b"b\n", b"c\n", b"d"]), (9, [b"a\n", b"b\n", b"c\n", b"d"])],
 )
