@@ -111,9 +111,9 @@ static int read_segment(struct reading *reading) {
     return 0;
 }
 
-/* Sends all that is there, and with `last` the lines in progress. */
-static int advance(struct reading *reading, bool last) {
-    int failed = open_new(reading);
+/* Sends all that is there, and with `last` the lines in progress. `made`: there may be segments that are new. */
+static int advance(struct reading *reading, bool last, bool made) {
+    int failed = made || last ? open_new(reading) : 0;
     if (failed == 0 && !reading->begun && (reading->segment_count > 0 || last)) failed = begin(reading);
     while (failed == 0 && reading->segment_count > 0) {
         /* The next segment was seen before this one is read: only then nothing more can be added to this one. */
@@ -143,15 +143,17 @@ static int watch(const char *directory) {
 /* 1 when the log is complete and all of it is put, 0 when the client left, else a negative errno. */
 static int follow(struct reading *reading, int ended_fd) {
     int changes = -1, going = 1;
+    bool made = true; /* a directory of which nothing was made is not listed again, which costs more than a new line */
     while (going > 0) {
         if (changes < 0) changes = watch(reading->directory); /* before reading, so that no change is missed */
         /* Checked before reading: what was written before the end was signalled is then certain to be read. */
-        bool last = log_over(reading->query, ended_fd), made;
-        going = advance(reading, last);
+        bool last = log_over(reading->query, ended_fd);
+        going = advance(reading, last, made);
         if (going < 0 || last || reading->finished) {
             going = going < 0 ? going : 1;
             break;
         }
+        made = changes < 0;
         going = sink_flush(&reading->sink, false);
         if (going == 0) going = wait_for_change(reading->query, reading->sink.fd, changes, ended_fd, &made);
     }
@@ -175,7 +177,7 @@ int mux_send(const char *directory, int sink_fd, const struct mux_query *query, 
     reading->lines.sink = &reading->sink;
     reading->view.release = let_go;
     reading->view.holder = &reading->lines;
-    int result = ended_fd >= 0 ? follow(reading, ended_fd) : advance(reading, true);
+    int result = ended_fd >= 0 ? follow(reading, ended_fd) : advance(reading, true, true);
     if (ended_fd < 0 && result == 0) result = 1;
     if (result > 0) {
         int failed = sink_flush(&reading->sink, true);
