@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -136,8 +137,11 @@ int write_at(int fd, const void *from, size_t size, uint64_t offset) {
     return 0;
 }
 
-/* getdents64(2) by hand: opendir(3) allocates, and the monitor's memory is counted. */
-int64_t next_segment(int directory_fd, uint32_t after) {
+/* Calls `take` with each number above `after` of which there is an index, in no order, until it fails. 0 or a negative
+ * errno.
+ *
+ * getdents64(2) by hand: opendir(3) allocates, and the monitor's memory is counted. */
+static int scan(int directory_fd, uint32_t after, int (*take)(void *holder, uint32_t number), void *holder) {
     struct entry {
         uint64_t inode;
         int64_t offset;
@@ -147,21 +151,56 @@ int64_t next_segment(int directory_fd, uint32_t after) {
     };
     _Alignas(struct entry) char block[2048];
     /* A descriptor of its own, because the position in the directory belongs to the descriptor. */
-    int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), failed = 0;
     if (fd < 0) return errno == ENOENT ? 0 : -errno; /* the directory was removed, and all in it */
-    int64_t found = 0;
-    long got;
-    while ((got = syscall(SYS_getdents64, fd, block, sizeof block)) > 0) {
-        for (long place = 0; place < got;) {
+    long got = 0;
+    while (failed == 0 && (got = syscall(SYS_getdents64, fd, block, sizeof block)) > 0) {
+        for (long place = 0; place < got && failed == 0;) {
             const struct entry *entry = (const void *)(block + place);
             uint32_t number = segment_number(entry->name);
-            if (number > after && (found == 0 || number < found)) found = number;
+            if (number > after) failed = take(holder, number);
             place += entry->size;
         }
     }
-    if (got < 0 && errno != ENOENT) found = -errno; /* like readdir(3), which takes a removed directory for empty */
+    if (got < 0 && errno != ENOENT) failed = -errno; /* like readdir(3), which takes a removed directory for empty */
     close(fd);
-    return found;
+    return failed;
+}
+
+static int take_smallest(void *holder, uint32_t number) {
+    uint32_t *found = holder;
+    if (*found == 0 || number < *found) *found = number;
+    return 0;
+}
+
+int64_t next_segment(int directory_fd, uint32_t after) {
+    uint32_t found = 0;
+    int failed = scan(directory_fd, after, take_smallest, &found);
+    return failed < 0 ? failed : (int64_t)found;
+}
+
+static int take_each(void *holder, uint32_t number) {
+    struct numbers *numbers = holder;
+    if (numbers->count == numbers->room) {
+        size_t room = numbers->room * 2 + 16;
+        void *grown = realloc(numbers->each, room * sizeof *numbers->each);
+        if (!grown) return -ENOMEM;
+        numbers->each = grown;
+        numbers->room = room;
+    }
+    numbers->each[numbers->count++] = number;
+    return 0;
+}
+
+static int compare(const void *one, const void *other) {
+    uint32_t left = *(const uint32_t *)one, right = *(const uint32_t *)other;
+    return left < right ? -1 : left > right;
+}
+
+int list_segments(int directory_fd, uint32_t after, struct numbers *numbers) {
+    int failed = scan(directory_fd, after, take_each, numbers);
+    if (failed == 0 && numbers->count > 1) qsort(numbers->each, numbers->count, sizeof *numbers->each, compare);
+    return failed;
 }
 
 uint64_t now_ns(void) {

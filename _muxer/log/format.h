@@ -58,6 +58,15 @@ int write_at(int fd, const void *from, size_t size, uint64_t offset);
 /* The smallest number above `after` of which there is an index in the directory; 0: none; else a negative errno. */
 int64_t next_segment(int directory_fd, uint32_t after);
 
+/* Numbers of segments; the caller frees `each`. */
+struct numbers {
+    uint32_t *each;
+    size_t count, room;
+};
+
+/* Fills zeroed `numbers` with all numbers above `after` of which there is an index, in order. 0 or a negative errno. */
+int list_segments(int directory_fd, uint32_t after, struct numbers *numbers);
+
 /* The time of day, ns since the epoch. */
 uint64_t now_ns(void);
 

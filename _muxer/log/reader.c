@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -24,34 +25,49 @@ struct reading {
     size_t segment_count, segment_room;
     uint32_t newest; /* the highest number ever opened */
     uint64_t record; /* the next one to read */
+    uint32_t watched_number; /* the segment of which the index is watched, 0 for none; and its watch */
+    int watched;
     struct place skip[3];
     struct sink sink;
     struct lines lines;
     struct view view;
 };
 
-/* Opens every segment that is new. Once a segment is open, a rotation cannot take it away. */
-static int open_new(struct reading *reading) {
+/* Names every segment that is new. */
+static int name_new(struct reading *reading) {
     if (reading->directory_fd < 0) {
         reading->directory_fd = open(reading->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (reading->directory_fd < 0) return errno == ENOENT ? 0 : -errno;
     }
-    for (;;) {
-        int64_t number = next_segment(reading->directory_fd, reading->newest);
-        if (number <= 0) return (int)number;
-        if (reading->segment_count == reading->segment_room) {
-            size_t room = reading->segment_room * 2 + 4;
-            void *grown = realloc(reading->segments, room * sizeof *reading->segments);
-            if (!grown) return -ENOMEM;
-            reading->segments = grown;
-            reading->segment_room = room;
-        }
-        int failed = segment_open(&reading->segments[reading->segment_count], reading->directory_fd, (uint32_t)number);
-        if (failed < 0 && failed != -ENOENT) return failed;
-        /* A segment of which one file is missing is being removed by a rotation: it does not come back. */
-        if (failed == 0) reading->segment_count++;
-        reading->newest = (uint32_t)number;
+    struct numbers numbers = {0};
+    int failed = list_segments(reading->directory_fd, reading->newest, &numbers);
+    size_t room = reading->segment_count + numbers.count;
+    if (failed == 0 && room > reading->segment_room) {
+        void *grown = realloc(reading->segments, room * sizeof *reading->segments);
+        if (!grown) failed = -ENOMEM;
+        if (grown) reading->segments = grown;
+        if (grown) reading->segment_room = room;
     }
+    for (size_t i = 0; i < numbers.count && failed == 0; i++) {
+        reading->newest = numbers.each[i];
+        segment_name(&reading->segments[reading->segment_count++], reading->directory_fd, reading->newest);
+    }
+    free(numbers.each);
+    return failed;
+}
+
+/* Opens every segment that is not open. Once a segment is open, a rotation cannot take it away. */
+static int open_all(struct reading *reading) {
+    size_t kept = 0;
+    int failed = 0;
+    for (size_t i = 0; i < reading->segment_count; i++) {
+        if (failed == 0) failed = segment_open(&reading->segments[i]);
+        bool gone = failed == -ENOENT;
+        if (gone) failed = 0;
+        if (!gone) reading->segments[kept++] = reading->segments[i];
+    }
+    reading->segment_count = kept;
+    return failed;
 }
 
 static void drop_segments(struct reading *reading, size_t count) {
@@ -61,19 +77,11 @@ static void drop_segments(struct reading *reading, size_t count) {
     memmove(reading->segments, reading->segments + count, reading->segment_count * sizeof *reading->segments);
 }
 
-/* Leaves out the torn records at the end, so that the last one that counts is valid. */
-static void trim(struct view *view, struct segment *segment) {
-    struct record record;
-    view_look(view, segment);
-    while (segment->count > 0 && !view->failed && !view_record(view, segment->count - 1, &record)) segment->count--;
-}
-
-/* Finds the place to start from, once the log exists. */
+/* Finds the place to start from, once the log exists. What is before it is not even opened: a log may have thousands of
+ * segments. */
 static int begin(struct reading *reading) {
     struct start start;
     reading->begun = true;
-    reading->view.backward = true;
-    for (size_t i = 0; i < reading->segment_count; i++) trim(&reading->view, &reading->segments[i]);
     seek_start(&reading->view, reading->segments, reading->segment_count, reading->query, reading->following, &start);
     drop_segments(reading, start.segment);
     reading->record = start.record;
@@ -113,8 +121,9 @@ static int read_segment(struct reading *reading) {
 
 /* Sends all that is there, and with `last` the lines in progress. `made`: there may be segments that are new. */
 static int advance(struct reading *reading, bool last, bool made) {
-    int failed = made || last ? open_new(reading) : 0;
+    int failed = made || last ? name_new(reading) : 0;
     if (failed == 0 && !reading->begun && (reading->segment_count > 0 || last)) failed = begin(reading);
+    if (failed == 0) failed = open_all(reading);
     while (failed == 0 && reading->segment_count > 0) {
         /* The next segment was seen before this one is read: only then nothing more can be added to this one. */
         bool closed = reading->segment_count > 1;
@@ -140,6 +149,24 @@ static int watch(const char *directory) {
     return fd;
 }
 
+/* Watches the index that is written, instead of both files: a chunk then wakes the follower once, not twice. True when
+ * that is new, and the log has to be looked at once more, because a change may have been missed. */
+static bool watch_index(struct reading *reading, int changes) {
+    char path[32 + NAME_SIZE], name[NAME_SIZE];
+    if (changes < 0 || reading->segment_count == 0) return false;
+    uint32_t number = reading->segments[reading->segment_count - 1].number;
+    if (number == reading->watched_number) return false;
+    if (reading->watched_number > 0) inotify_rm_watch(changes, reading->watched);
+    index_name(name, number);
+    snprintf(path, sizeof path, "/proc/self/fd/%d/%s", reading->directory_fd, name);
+    reading->watched = inotify_add_watch(changes, path, IN_MODIFY);
+    /* Where that is not possible, the directory tells of both files. */
+    uint32_t mask = reading->watched < 0 ? IN_MODIFY | IN_CREATE : IN_CREATE;
+    bool failed = inotify_add_watch(changes, reading->directory, mask) < 0;
+    reading->watched_number = reading->watched < 0 || failed ? 0 : number;
+    return reading->watched_number > 0;
+}
+
 /* 1 when the log is complete and all of it is put, 0 when the client left, else a negative errno. */
 static int follow(struct reading *reading, int ended_fd) {
     int changes = -1, going = 1;
@@ -154,6 +181,8 @@ static int follow(struct reading *reading, int ended_fd) {
             break;
         }
         made = changes < 0;
+        going = watch_index(reading, changes);
+        if (going > 0) continue;
         going = sink_flush(&reading->sink, false);
         if (going == 0) going = wait_for_change(reading->query, reading->sink.fd, changes, ended_fd, &made);
     }

@@ -6,6 +6,7 @@
 
 #include "log/lines.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Whether the stream is in the middle of a line at record `before`. */
@@ -55,6 +56,18 @@ static void start_after(struct view *view, const struct mux_query *query, unsign
     if (start->skip[other].record < start->record) start->record = start->skip[other].record;
 }
 
+/* Views a segment, which is opened if it is not open. The torn records at its end are left out, so that its last one is
+ * valid. A segment that is gone has none. */
+static void look(struct view *view, struct segment *segment) {
+    struct record record;
+    bool open = segment->index_fd >= 0;
+    int failed = segment_open(segment);
+    if (failed < 0 && failed != -ENOENT) view->failed = -failed;
+    view_look(view, segment);
+    while (!open && segment->count > 0 && !view->failed && !view_record(view, segment->count - 1, &record))
+        segment->count--;
+}
+
 /* Counts ends of lines from the back of the segment in view; true when one too many was found. */
 static bool tail_segment(struct view *view, const struct mux_query *query, bool closed, uint64_t *left,
                          struct start *start) {
@@ -85,29 +98,43 @@ static bool tail_segment(struct view *view, const struct mux_query *query, bool 
     return false;
 }
 
-static void tail(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
+static void tail(struct view *view, struct segment *segments, size_t count, const struct mux_query *query,
                  bool following, struct start *start) {
     uint64_t left = (uint64_t)query->tail;
     for (size_t place = count; place-- > 0 && !view->failed;) {
-        view_look(view, &segments[place]);
+        look(view, &segments[place]);
         start->segment = place;
         if (tail_segment(view, query, place + 1 < count || !following, &left, start)) return;
     }
     start->segment = 0;
 }
 
-/* Moves the start on to the first record that is not older than the query, by binary search, since times never step
- * back. */
-static void since(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
-                  struct start *start) {
-    size_t place = start->segment;
-    for (; place + 1 < count; place++) {
-        view_look(view, &segments[place]);
-        uint64_t records = segments[place].count;
-        if (records > 0 && view_time(view, records - 1) >= query->first_ns) break;
+/* The first segment, from `low` on, of which the last record is not older than the query; else the last segment. A
+ * binary search finds it, since times never step back, and opens few of many segments. */
+static size_t segment_since(struct view *view, struct segment *segments, size_t low, size_t count, uint64_t first_ns) {
+    size_t high = count - 1, found = count - 1;
+    while (low < high && !view->failed) {
+        size_t middle = low + (high - low) / 2, probe = middle;
+        for (; probe < high; probe++) { /* past those that have no records */
+            look(view, &segments[probe]);
+            if (segments[probe].count > 0) break;
+        }
+        if (probe < high && view_time(view, segments[probe].count - 1) < first_ns) {
+            low = probe + 1;
+        } else {
+            if (probe < high) found = probe;
+            high = middle;
+        }
     }
-    if (place >= count) return;
-    view_look(view, &segments[place]);
+    return found;
+}
+
+/* Moves the start on to the first record that is not older than the query, by binary search. */
+static void since(struct view *view, struct segment *segments, size_t count, const struct mux_query *query,
+                  struct start *start) {
+    if (start->segment >= count) return;
+    size_t place = segment_since(view, segments, start->segment, count, query->first_ns);
+    look(view, &segments[place]);
     uint64_t low = 0, high = segments[place].count;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
@@ -127,7 +154,7 @@ static void since(struct view *view, const struct segment *segments, size_t coun
             stream_wanted(query, stream) && start->skip[stream].record < low && open_at(view, low, stream);
 }
 
-void seek_start(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
+void seek_start(struct view *view, struct segment *segments, size_t count, const struct mux_query *query,
                 bool following, struct start *start) {
     memset(start, 0, sizeof *start);
     view->backward = true;

@@ -19,8 +19,9 @@ struct start {
     bool middle[3];       /* by stream: it is in the middle of an unwanted line */
 };
 
-/* Finds the start. Following: an unfinished last line is no line yet, so tail does not count it. */
-void seek_start(struct view *view, const struct segment *segments, size_t count, const struct mux_query *query,
+/* Finds the start, and opens the segments that it has to look at. Following: an unfinished last line is no line yet, so
+ * tail does not count it. */
+void seek_start(struct view *view, struct segment *segments, size_t count, const struct mux_query *query,
                 bool following, struct start *start);
 
 #endif

@@ -10,22 +10,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int segment_open(struct segment *segment, int directory_fd, uint32_t number) {
+void segment_name(struct segment *segment, int directory_fd, uint32_t number) {
+    *segment = (struct segment){.number = number, .directory_fd = directory_fd, .index_fd = -1, .log_fd = -1};
+}
+
+int segment_open(struct segment *segment) {
     char name[NAME_SIZE];
-    segment->number = number;
-    index_name(name, number);
-    segment->index_fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC);
-    if (segment->index_fd < 0) return -errno;
-    log_name(name, number);
-    segment->log_fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC);
-    int failed = segment->log_fd < 0 ? -errno : segment_refresh(segment);
+    if (segment->index_fd >= 0) return 0;
+    if (segment->gone) return -ENOENT;
+    index_name(name, segment->number);
+    segment->index_fd = openat(segment->directory_fd, name, O_RDONLY | O_CLOEXEC);
+    int failed = segment->index_fd < 0 ? -errno : 0;
+    log_name(name, segment->number);
+    if (failed == 0) segment->log_fd = openat(segment->directory_fd, name, O_RDONLY | O_CLOEXEC);
+    if (failed == 0) failed = segment->log_fd < 0 ? -errno : segment_refresh(segment);
     if (failed < 0) segment_close(segment);
+    segment->gone = failed == -ENOENT;
     return failed;
 }
 
 void segment_close(struct segment *segment) {
-    close(segment->index_fd);
+    if (segment->index_fd >= 0) close(segment->index_fd);
     if (segment->log_fd >= 0) close(segment->log_fd);
+    segment->index_fd = segment->log_fd = -1;
+    segment->count = 0;
 }
 
 int segment_refresh(struct segment *segment) {
@@ -71,7 +79,9 @@ static const uint8_t *raw_frame(struct view *view, uint64_t offset, size_t size)
             return NULL;
         }
         if (view->backward) start = offset + size > WINDOW ? offset + size - WINDOW : 0;
-        int64_t got = read_at(view->segment->log_fd, view->window, WINDOW, start);
+        uint64_t wanted = view->segment->size - start; /* no frame is looked for behind that */
+        if (wanted > WINDOW) wanted = WINDOW;
+        int64_t got = read_at(view->segment->log_fd, view->window, (size_t)wanted, start);
         view->window_start = start;
         view->window_size = got > 0 ? (uint64_t)got : 0;
         if (got < 0) view->failed = (int)-got;

@@ -8,7 +8,6 @@ does.
 from engine.logs import format
 from engine.logs.query import Query
 
-
 _BLOCK = format.LINE_LIMIT // 2
 
 

@@ -71,9 +71,11 @@ class _Reading:
 
     def advance(self, sink: Sink, last: bool) -> bool:
         """Sends all that is there, and with `last` the lines in progress. True when no later line can be wanted."""
-        self._open_new()
+        self._name_new()
         if not self._begun and (self._segments or last):
             self._begin()
+        # Once a segment is open, a rotation cannot take it away.
+        self._segments = [segment for segment in self._segments if segment.open()]
         while self._segments:
             # The next segment was seen before this one is read: only then nothing more can be added to this one.
             closed = len(self._segments) > 1
@@ -90,10 +92,11 @@ class _Reading:
         return False
 
     def _begin(self) -> None:
-        """Finds the place to start from, once the log exists."""
+        """Finds the place to start from, once the log exists.
+
+        What is before it is not even opened: a log may have thousands of segments.
+        """
         self._begun = True
-        for segment in self._segments:
-            segment.trim()
         start = seek.start(self._segments, self._query, self._following)
         for segment in self._segments[: start.segment]:
             segment.close()
@@ -102,8 +105,8 @@ class _Reading:
         for stream in start.middle:
             self._lines.pass_over(stream)
 
-    def _open_new(self) -> None:
-        """Opens every segment that is new. Once a segment is open, a rotation cannot take it away."""
+    def _name_new(self) -> None:
+        """Names every segment that is new."""
         if self._directory_fd < 0:
             try:
                 self._directory_fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -111,10 +114,7 @@ class _Reading:
                 return
         for number in list_segments(self._directory_fd):
             if number > self._newest:
-                try:
-                    self._segments.append(Segment(self._directory_fd, number))
-                except FileNotFoundError:
-                    continue  # a rotation removed it between the listing and now
+                self._segments.append(Segment(self._directory_fd, number))
                 self._newest = number
 
     def _read(self, segment: Segment, sink: Sink) -> bool:

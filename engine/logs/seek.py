@@ -32,10 +32,19 @@ def start(segments: list[Segment], query: Query, following: bool) -> Start:
     return _since(segments, query, begin) if query.first_ns else begin
 
 
+def _look(segment: Segment) -> Segment:
+    """The segment, which is opened if it is not open. The torn records at its end are left out, so that its last one is
+    valid. A segment that is gone has none.
+    """
+    if not segment.is_open and segment.open():
+        segment.trim()
+    return segment
+
+
 def _tail(segments: list[Segment], query: Query, left: int, following: bool) -> Start:
     """Counts ends of lines from the back until one too many is found; the reading begins just after that end."""
     for place in range(len(segments) - 1, -1, -1):
-        segment = segments[place]
+        segment = _look(segments[place])
         if place < len(segments) - 1 or not following:
             # The end of a segment ends the lines in progress, stdout's first; counted backwards, stderr's first.
             for stream in sorted(query.streams, reverse=True):
@@ -95,19 +104,29 @@ def _open_at(segment: Segment, before: int, stream: int) -> bool:
     return False
 
 
-def _since(segments: list[Segment], query: Query, begin: Start) -> Start:
-    """Moves `begin` on to the first record that is not older than the query.
+def _segment_since(segments: list[Segment], low: int, first_ns: int) -> int:
+    """The place of the first segment, from `low` on, of which the last record is not older; else of the last segment.
 
-    A binary search finds it, because times never step back.
+    A binary search finds it, since times never step back, and opens few of many segments.
     """
-    place = begin.segment
-    while place < len(segments) - 1 and (
-        segments[place].count == 0 or segments[place].time_ns(segments[place].count - 1) < query.first_ns
-    ):
-        place += 1
-    if place >= len(segments):
+    found = high = len(segments) - 1
+    while low < high:
+        middle = (low + high) // 2
+        probe = next((place for place in range(middle, high) if _look(segments[place]).count), high)
+        if probe < high and segments[probe].time_ns(segments[probe].count - 1) < first_ns:
+            low = probe + 1
+        else:
+            found = probe if probe < high else found
+            high = middle
+    return found
+
+
+def _since(segments: list[Segment], query: Query, begin: Start) -> Start:
+    """Moves `begin` on to the first record that is not older than the query, by binary search."""
+    if begin.segment >= len(segments):
         return begin
-    segment = segments[place]
+    place = _segment_since(segments, begin.segment, query.first_ns)
+    segment = _look(segments[place])
     low, high = 0, segment.count
     while low < high:
         middle = (low + high) // 2

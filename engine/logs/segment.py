@@ -12,30 +12,51 @@ _BLOCK = 4096  # records per read of the index
 
 
 class Segment:
-    """One segment, open for reading; it stays readable after it was removed from the directory.
+    """One segment. Once it is open, it stays readable after it was removed from the directory.
 
-    number: the segment's number; count: how many records there were at the last `refresh`, valid or not
+    number: the segment's number; count: how many records there were at the last `refresh`, valid or not; 0 while it is
+        not open
     """
 
     def __init__(self, directory_fd: int, number: int):
-        """Opens the segment. Raises FileNotFoundError when it is gone, or other kinds of OSError."""
         self.number = number
         self.count = 0
+        self._directory_fd = directory_fd
+        self._index_fd = self._log_fd = -1
+        self._gone = False
         self._size = 0
         self._block = b""
         self._block_start = 0
-        self._index_fd = os.open(format.index_name(number), os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory_fd)
+
+    @property
+    def is_open(self) -> bool:
+        """True between `open` and `close`."""
+        return self._index_fd >= 0
+
+    def open(self) -> bool:
+        """Opens the segment, if it is not open; False when it is gone, and it does not come back. Raises OSError."""
+        if self.is_open or self._gone:
+            return not self._gone
+        flags, directory_fd = os.O_RDONLY | os.O_CLOEXEC, self._directory_fd
         try:
-            self._log_fd = os.open(format.log_name(number), os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory_fd)
+            self._index_fd = os.open(format.index_name(self.number), flags, dir_fd=directory_fd)
+            self._log_fd = os.open(format.log_name(self.number), flags, dir_fd=directory_fd)
+        except FileNotFoundError:
+            self._gone = True
+            self.close()
+            return False
         except BaseException:
-            os.close(self._index_fd)
+            self.close()
             raise
         self.refresh()
+        return True
 
     def close(self) -> None:
-        """Closes the descriptors."""
-        os.close(self._index_fd)
-        os.close(self._log_fd)
+        """Closes the descriptors, if they are open."""
+        for fd in (self._index_fd, self._log_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._index_fd = self._log_fd = -1
 
     def refresh(self) -> None:
         """Updates `count` to what was written since."""

@@ -1,6 +1,7 @@
 """Tests of the log's files: what is written is what is read, torn or rotated or hostile."""
 
 import os
+import resource
 import shutil
 import socket
 import struct
@@ -124,6 +125,48 @@ def test_since_and_until_take_the_time_of_a_lines_first_byte(tmp_path, served):
     assert served(tmp_path, Query(since_ns=11)) == frame(1, b"c\n") + frame(1, b"d\n")
     assert served(tmp_path, Query(until_ns=19)) == frame(1, b"a\n") + frame(1, b"bb\n")
     assert served(tmp_path, Query(since_ns=20, until_ns=29)) == frame(1, b"c\n")
+
+
+def many_segments(directory, count: int) -> None:
+    """A log of which each segment has one line, its number, at ten times that many nanoseconds."""
+    with Writer(str(directory), max_size=1, max_files=count) as log:
+        for number in range(count):
+            if log.full:
+                log.rotate()
+            log.append_at(1, b"%d\n" % number, 10 * number)
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        (Query(tail=3), range(97, 100)),
+        (Query(since_ns=955), range(96, 100)),
+        (Query(since_ns=2000), range(0)),
+        (Query(tail=5, since_ns=985), range(99, 100)),
+        (Query(tail=2, since_ns=900), range(98, 100)),
+    ],
+)
+def test_a_start_near_the_end_of_a_log_opens_few_of_its_segments(tmp_path, served, query, lines):
+    many_segments(tmp_path, 100)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 40, limits[1]))
+    try:
+        assert served(tmp_path, query) == b"".join(frame(1, b"%d\n" % number) for number in lines)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_since_finds_its_segment_beside_empty_and_half_removed_ones(tmp_path, served):
+    many_segments(tmp_path, 40)
+    left = [number for number in range(40) if number not in (0, 1, 10, 18, 19, 20, 21, 30, 38)]
+    for number in (1, 10, 18, 21, 38):
+        os.truncate(tmp_path / format.index_name(number + 1), format.INDEX_HEADER.size)
+    for number in (0, 19, 20, 30):
+        (tmp_path / format.log_name(number + 1)).unlink()
+    for since in range(0, 410, 5):
+        lines = [frame(1, b"%d\n" % number) for number in left if 10 * number >= since]
+        assert served(tmp_path, Query(since_ns=since)) == b"".join(lines)
+        assert served(tmp_path, Query(since_ns=since, tail=7)) == b"".join(lines[-7:])
 
 
 def test_the_end_of_a_segment_ends_a_line(tmp_path, served):
