@@ -252,7 +252,7 @@ def container(version: Version, shown: Object) -> Object:
     if version < (1, 52):
         shown = _of_graph_drivers(shown)
     else:
-        shown["Config"].pop("MacAddress", None)
+        shown = {**shown, "Config": {key: value for key, value in shown["Config"].items() if key != "MacAddress"}}
     if version < (1, 45):
         shown = _with_short_aliases(shown)
     if version < (1, 48):
