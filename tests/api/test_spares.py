@@ -3,13 +3,14 @@
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.harness import execs
-from tests.harness.daemon import Daemon
+from tests.harness.daemon import PYTHON, Daemon
 from tests.harness.listening import until
 
 
@@ -97,6 +98,7 @@ def test_a_spare_ends_with_the_spawner(pure: Daemon) -> None:
     pure.start()
 
 
+@pytest.mark.skipif(sys.executable != PYTHON, reason="with musl the memory of C is not apart from that of Python")
 def test_the_init_of_a_spare_in_c_has_no_part_of_pythons_memory(own_daemon: Daemon) -> None:
     """The monitor has it, for it may have to run Python."""
     monitor, init = (mapped(pid) for pid in spare(own_daemon))

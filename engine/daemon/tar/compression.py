@@ -9,6 +9,7 @@ import importlib.util
 import io
 import zlib
 from collections.abc import Callable
+from types import ModuleType
 
 from engine.annotating import Protocol
 from engine.daemon.streams import Buffer, Source
@@ -77,16 +78,23 @@ class Gunzip:
 
 # Each of these functions imports its module late, so that an idle daemon has none of them in memory.
 def _bunzip() -> Decompressor:
-    import bz2
-
-    return bz2.BZ2Decompressor()
+    made: Decompressor = _module("bz2").BZ2Decompressor()
+    return made
 
 
 def _unxz() -> Decompressor:
-    import lzma
-
+    lzma = _module("lzma")
     # The limit is for hostile headers, which may ask for gigabytes of dictionary.
-    return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=96 * 1024 * 1024)
+    made: Decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=96 * 1024 * 1024)
+    return made
+
+
+def _module(name: str) -> ModuleType:
+    """A module of the standard library that a small host's Python may lack; Unavailable where it does."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"content that is compressed so needs the module {name}, which this Python lacks") from error
 
 
 def _unzstd() -> Decompressor:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from engine.dataclass import replace
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import wholefile
+from engine.kernel import reasons, wholefile
 from engine.sandbox.cgroups import slices, subtree
 from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
@@ -278,7 +278,7 @@ class Cgroups(ABC):
 
     def _failure(self, id: str, parent: str, error: OSError) -> SystemFailure:
         where = f"{error.filename}: " if error.filename else ""
-        return SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{error.strerror}")
+        return SystemFailure(f"cgroup {self.path_text(id, parent)}: {where}{reasons.of(error)}")
 
     def wake(self, id: str, parent: str = PARENT) -> None:
         """Let killed processes die that the container itself has frozen, in cgroups however deep.

@@ -143,6 +143,16 @@ def test_zstd_gives_no_more_than_asked_however_well_it_was_packed(either):
     assert sum(len(data) for data in iter(lambda: stream.read(1 << 20), b"")) + 65536 == 50_000_000
 
 
+@pytest.mark.parametrize(
+    ("name", "packed"), [("bz2", bz2.compress(b"x")), ("lzma", lzma.compress(b"x"))], ids=("bz2", "lzma")
+)
+def test_a_python_without_a_module_refuses_in_words(monkeypatch, name, packed):
+    """As small hosts have it, whose Python comes in parts."""
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(Unavailable, match=f"needs the module {name}"):
+        Unpacked(io.BytesIO(packed)).read(1)
+
+
 def test_zstd_is_refused_in_words_where_neither_python_nor_the_host_has_it(monkeypatch):
     monkeypatch.setattr(compression, "python_has_zstd", lambda: False)
     monkeypatch.setattr(zstd, "_LIBRARY", "libnone.so.1")
