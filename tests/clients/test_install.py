@@ -19,7 +19,7 @@ from tests.setup import zig
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOT_SOURCE = shutil.ignore_patterns(
-    *(".git", "__pycache__", "build", "*.egg-info", "*.so", ".*_cache", ".benchmarks", "targets")
+    *(".git", "__pycache__", "*.egg-info", "*.so", ".*_cache", ".benchmarks", "targets", ".hypothesis")
 )
 TARGETS = {
     "x86_64-linux-gnu": "manylinux_2_17_x86_64",
@@ -41,6 +41,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"needs pip, wheel and setuptools {SETUPTOOLS} or later")
     source = tmp_path_factory.mktemp("wheel") / "source"
     shutil.copytree(PROJECT, source, ignore=NOT_SOURCE)
+    shutil.rmtree(source / "build", ignore_errors=True)  # what an earlier wheel left; engine/daemon/build is source
     return source
 
 
