@@ -50,6 +50,7 @@ def of(error: OSError | int) -> str:
     """
     if isinstance(error, int):
         return WORDS.get(error) or os.strerror(error).lower()
-    # Errors of other modules, such as ssl and socket.gaierror, have numbers of their own.
-    known = WORDS.get(error.errno or 0) if type(error).__module__ == "builtins" else None
-    return known or (error.strerror or str(error)).lower()
+    number, own = error.errno or 0, error.strerror or str(error)
+    # Errors of other modules, such as ssl and socket.gaierror, have numbers of their own; some of ours have own words.
+    known = WORDS.get(number) if type(error).__module__ == "builtins" and own == os.strerror(number) else None
+    return known or own.lower()

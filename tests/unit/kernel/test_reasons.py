@@ -14,7 +14,8 @@ def test_the_words_are_those_of_glibc() -> None:
     assert {number: os.strerror(number).lower() for number in reasons.WORDS} == reasons.WORDS
 
 
-def test_what_the_c_library_says_otherwise_is_said_as_docker_says_it() -> None:
+def test_what_the_c_library_says_otherwise_is_said_as_docker_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "strerror", {errno.EADDRINUSE: "Address in use", errno.ELOOP: "Symbolic link loop"}.get)
     assert reasons.of(OSError(errno.EADDRINUSE, "Address in use")) == "address already in use"
     assert reasons.of(errno.ELOOP) == "too many levels of symbolic links"
 
@@ -22,4 +23,5 @@ def test_what_the_c_library_says_otherwise_is_said_as_docker_says_it() -> None:
 def test_all_else_is_the_c_librarys() -> None:
     assert reasons.of(FileNotFoundError(errno.ENOENT, "No such file or directory")) == "no such file or directory"
     assert reasons.of(OSError("Not an errno")) == "not an errno"
+    assert reasons.of(TimeoutError(errno.ETIMEDOUT, "Unable to freeze")) == "unable to freeze"
     assert reasons.of(ssl.SSLSyscallError(errno.EIO, "Of OpenSSL")) == "of openssl"

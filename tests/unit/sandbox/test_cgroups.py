@@ -212,7 +212,7 @@ def test_an_update_that_is_refused_puts_the_old_limits_back(v1: Path, monkeypatc
         write(path, value)
 
     monkeypatch.setattr(version_1, "write", refuse)
-    with pytest.raises(SystemFailure, match=r"pids\.max: Device or resource busy"):
+    with pytest.raises(SystemFailure, match=r"pids\.max: device or resource busy"):
         found.update("x", after, before=before)
     assert (v1 / "cpu,cpuacct/engine/x/cpu.shares").read_text() == "100"
 

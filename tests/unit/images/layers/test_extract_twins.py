@@ -1,5 +1,6 @@
 """Layers unpacked with the help of C, and by Python alone: the same files, the same result, the same refusal."""
 
+import gc
 import io
 import os
 import random
@@ -72,6 +73,12 @@ def described(top):
 
 def _attributes(path):
     return [key for key in os.listxattr(path, follow_symlinks=False) if not key.startswith("security.selinux")]
+
+
+@pytest.fixture(autouse=True)
+def _collected():
+    """Descriptors that an earlier test left to the search for garbage are not closed while this one counts its own."""
+    gc.collect()
 
 
 def unpacked(top, data, size, way, overlay):
