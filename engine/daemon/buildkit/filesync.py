@@ -20,11 +20,10 @@ from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Packet
 from engine.daemon.buildkit.mirror import Entry, Listing
-from engine.daemon.images.content import write_back
 from engine.daemon.tar.space import check_room, check_space
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid, SystemFailure, Unavailable
-from engine.kernel import reasons
+from engine.kernel import reasons, writeback
 from engine.protocols import grpc, protobuf
 from engine.protocols.hpack import Field
 
@@ -143,7 +142,7 @@ class _Coming:
         before, self.written = self.written, self.come
         if before // _BEGUN_EACH != self.written // _BEGUN_EACH:
             # Nothing of a mirror has to be durable, but the flush of the image that is built waits for all files.
-            write_back(self.fd, 0, self.written)
+            writeback.begin(self.fd, 0, self.written)
 
 
 class _Receiving:

@@ -7,7 +7,6 @@ here.
 
 import collections
 import contextlib
-import ctypes
 import errno
 import os
 import time
@@ -19,18 +18,12 @@ from engine.daemon import locks
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Invalid, NotFound, SystemFailure
-from engine.kernel import reasons
+from engine.kernel import reasons, writeback
 
 _SPACE_STEP = 16 * 1024 * 1024
 # Seconds for which an unfinished download can be resumed; containerd keeps them for a day too.
 _PARTIAL_AGE = 24 * 3600
 _PARTIAL = ".partial"
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_syncfs = _libc.syncfs
-_sync_file_range = _libc.sync_file_range
-_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-_SYNC_FILE_RANGE_WRITE = 2
 
 
 def digest_of(data: bytes) -> str:
@@ -67,14 +60,6 @@ def append(fd: int, data: bytes) -> None:
         raise NoSpace(f"failed to write a blob: {reasons.of(error.errno or errno.EIO)}") from error
 
 
-def write_back(fd: int, start: int, count: int) -> None:
-    """Have the kernel begin to write these bytes of a file to the disk, so that a later `flush` waits for less.
-
-    It waits for nothing, and whether it can is of no matter: only `flush` makes anything durable.
-    """
-    _sync_file_range(fd, start, count, _SYNC_FILE_RANGE_WRITE)
-
-
 class Incoming:
     """A blob that is being written: `write` bytes, then `keep`; a context that deletes the blob unless it was kept."""
 
@@ -103,7 +88,7 @@ class Incoming:
         self._unchecked += len(data)
         if self._unchecked >= _SPACE_STEP:
             check_space(self._fd)
-            write_back(self._fd, self.size - self._unchecked, self._unchecked)
+            writeback.begin(self._fd, self.size - self._unchecked, self._unchecked)
             self._unchecked = 0
         return len(data)
 
@@ -252,8 +237,8 @@ class Content:
         """
         fd = os.open(self._blobs, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if _syncfs(fd) != 0:
-                code = ctypes.get_errno()
-                raise SystemFailure(f"failed to write the image to the disk: {reasons.of(code)}")
+            writeback.file_system(fd)
+        except OSError as error:
+            raise SystemFailure(f"failed to write the image to the disk: {reasons.of(error)}") from error
         finally:
             os.close(fd)

@@ -14,13 +14,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 
-from engine.daemon.images.content import Content, append, write_back
+from engine.daemon.images.content import Content, append
 from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.jsontext import Object
 from engine.daemon.streams import Buffer
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
+from engine.kernel import writeback
 
 log = logging.getLogger(__name__)
 
@@ -342,7 +343,7 @@ class _Partial:
         self._unchecked += len(data)
         if self._unchecked >= _SPACE_STEP:
             check_space(self._fd)
-            write_back(self._fd, self.done - self._unchecked, self._unchecked)
+            writeback.begin(self._fd, self.done - self._unchecked, self._unchecked)
             self._unchecked = 0
         self.arriving.came(self._fd, self.done)
         self._progress(self.done)
