@@ -7,13 +7,10 @@ its PID namespace sees a process before its execve(2).
 """
 
 import ctypes
-import functools
 
-from engine.kernel import syscalls
+from engine.kernel import ownstack, syscalls
 
 _PR_SET_NAME = 15
-# arg_start is field 48 of proc_pid_stat(5); the list begins after the second field, and counts from 0
-_ARG_START = 48 - 3
 _name = ctypes.create_string_buffer(16)
 _NAME = ctypes.addressof(_name)
 
@@ -33,15 +30,6 @@ def become(kind: str, of: str = "") -> None:
     arguments any more: Python has copied them long ago.
     """
     name(kind)
-    start, size = _room()
+    start, size = ownstack.arguments()
     line = f"engine {kind} {of}".rstrip().encode()[: max(size - 1, 0)]
     ctypes.memmove(start, line.ljust(size, b"\0"), size)
-
-
-@functools.cache  # the place is the same for a process and all that it forks
-def _room() -> tuple[int, int]:
-    """The address and length in bytes of the command line; (0, 0) where the kernel does not tell them."""
-    with open("/proc/self/stat", "rb", buffering=0) as file:
-        fields = file.read(4096).rpartition(b")")[2].split()
-    start, end = (int(each) for each in fields[_ARG_START : _ARG_START + 2])
-    return (start, end - start) if 0 < start < end else (0, 0)

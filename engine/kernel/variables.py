@@ -8,11 +8,10 @@ same for a joiner in C.
 """
 
 import ctypes
-import functools
 import os
 
-# env_start is field 50 of proc_pid_stat(5); the list begins after the second field, and counts from 0
-_ENV_START = 50 - 3
+from engine.kernel import ownstack
+
 _KEPT = ("PATH", "TZ")  # for the programs of other runtimes, and for the times in lines of syslog
 _HEAD = bytes.__basicsize__ - 1
 """Where in an object of bytes its bytes begin; the size of the type counts the NUL behind them."""
@@ -27,19 +26,10 @@ def forget_copies() -> None:
         if len(copy) > 1:  # shorter ones are shared with the whole interpreter
             ctypes.memset(id(copy) + _HEAD, 0, len(copy))
     os.environ.update(kept)
-    _place()
+    ownstack.variables()  # looked up once, here, for all that this process forks
 
 
 def forget() -> None:
     """Clear the variables that the kernel has put into this process's memory."""
-    start, size = _place()
+    start, size = ownstack.variables()
     ctypes.memset(start, 0, size)
-
-
-@functools.cache  # the place is the same for a process and all that it forks
-def _place() -> tuple[int, int]:
-    """The address and length in bytes; (0, 0) where the kernel does not tell them."""
-    with open("/proc/self/stat", "rb", buffering=0) as file:
-        fields = file.read(4096).rpartition(b")")[2].split()
-    start, end = (int(each) for each in fields[_ENV_START : _ENV_START + 2])
-    return (start, end - start) if 0 < start < end else (0, 0)
