@@ -4,11 +4,12 @@ Runs in the threads that start a container or an exec, or that adopt one after a
 lock, because it waits. Each wait has a time limit: the monitor may be stopped, or be held up by a disk.
 """
 
+import contextlib
 import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from engine.annotating import TypeVar
 from engine.daemon.runtime import signalling
@@ -83,8 +84,7 @@ def start(
     Returns the link to its monitor. Raises StartFailure with init's words when the command or the sandbox
     cannot be made, SystemFailure when that takes too long, MonitorLost when the monitor has died, Unavailable.
     """
-    ours, theirs = Channel.pair()
-    try:
+    with _link("the container's monitor") as (ours, theirs):
         with theirs:
             descriptors = [theirs.fileno(), *opened, *(client.fileno() for client in clients)]
             spawner.send(request, descriptors, ordinary=ordinary)
@@ -105,12 +105,6 @@ def start(
             if not signalling.kill_and_wait(ready.pid, ready.pid_start, _KILLED_SECONDS):
                 log.error("container %s: its process %d does not end after SIGKILL", container_id, ready.pid)
             raise
-    except (BrokenPipeError, ConnectionResetError) as error:
-        ours.close()
-        raise MonitorLost("the container's monitor has died while it started") from error
-    except BaseException:
-        ours.close()
-        raise
     return ours, started
 
 
@@ -128,19 +122,29 @@ def enter(
     home: called with the link before the request is sent; sends the monitor its home (see `endpoint.HOME`)
     Returns the link to its monitor. Raises StartFailure, MonitorLost, Unavailable.
     """
-    ours, theirs = Channel.pair()
-    try:
+    with _link("the exec's monitor") as (ours, theirs):
         with theirs:
             home(ours)  # queued in the link before the request: a next daemon finds the exec whenever this one dies
             spawner.send(request, [theirs.fileno(), *descriptors], ordinary=ordinary)
         started = expect(ours, Started, f"exec {exec_id}")
+    return ours, started
+
+
+@contextlib.contextmanager
+def _link(peer: str) -> Iterator[tuple[Channel, Channel]]:
+    """Both ends of a link to a monitor that is to start; where that fails, the daemon's end is closed.
+
+    Raises MonitorLost where `peer` has gone.
+    """
+    ours, theirs = Channel.pair()
+    try:
+        yield ours, theirs
     except (BrokenPipeError, ConnectionResetError) as error:
         ours.close()
-        raise MonitorLost("the exec's monitor has died while it started") from error
+        raise MonitorLost(f"{peer} has died while it started") from error
     except BaseException:
         ours.close()
         raise
-    return ours, started
 
 
 def expect(link: Channel, kind: type[T], name: str, seconds: float | None = None) -> T:
