@@ -1,13 +1,15 @@
-"""Parses JSON from registries, archives and parameters of requests with limits on depth and number of values, and
-checks the depth for other parsers.
+"""Parses JSON from registries, archives and parameters of requests with limits on depth and number of values, checks
+the depth for other parsers, and writes JSON without spaces.
 
 Pure. Every level of nesting is a C call of the decoder, and the daemon's threads have small stacks: the process would
 crash before the decoder notices by itself. JSON bodies of requests go through `api.body`, which uses the check.
 """
 
+import functools
 import json
 import math
 import re
+from collections.abc import Callable
 
 from engine.annotating import Any
 from engine.errors import Invalid
@@ -38,6 +40,16 @@ def parse(data: bytes | str, what: str) -> object:
     except ValueError as error:
         raise Invalid(f"invalid {what}: {error}") from error
     return whole_characters(value) if "\\u" in text else value
+
+
+def compact(value: object) -> str:
+    """A value as JSON on one line without spaces. Raises TypeError for what JSON does not have."""
+    return _encoder()(value)
+
+
+@functools.cache  # made late: a daemon that starts does without the module json (`engine.postponed`)
+def _encoder() -> Callable[[object], str]:
+    return json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 def _integer(text: str) -> int | float:

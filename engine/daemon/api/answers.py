@@ -4,20 +4,13 @@ text or none).
 Pure values; `connection` writes them to the client. Answers that are written piece by piece are `streams.Stream`.
 """
 
-import functools
-import json
-from collections.abc import Callable
+from engine.daemon import jsontext
 
 JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain; charset=utf-8"
 # A container's output: plain bytes, or in frames that tell stdout from stderr.
 RAW_STREAM = "application/vnd.docker.raw-stream"
 MULTIPLEXED_STREAM = "application/vnd.docker.multiplexed-stream"
-
-
-@functools.cache
-def _encoder() -> Callable[[object], str]:
-    return json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 class Response:
@@ -63,4 +56,4 @@ class Empty(Response):
 
 def encode_json(value: object) -> bytes:
     """A value as compact JSON in UTF-8; half of a surrogate pair, which UTF-8 cannot carry, becomes `?`."""
-    return _encoder()(value).encode("utf-8", "replace")
+    return jsontext.compact(value).encode("utf-8", "replace")

@@ -8,7 +8,7 @@ with the power.
 import functools
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from engine.annotating import Any
 from engine.dataclass import fields
@@ -41,11 +41,6 @@ _APART = ("network", "container", "ports")
 
 
 @functools.cache
-def _encoder() -> Callable[[object], str]:
-    return json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
-
-
-@functools.cache
 def _settings() -> tuple[str, ...]:
     """The fields of a network that stand in `settings`."""
     return tuple(field.name for field in fields(record.Network) if field.name not in _IDENTITY)
@@ -63,7 +58,7 @@ def save_network(connection: sqlite3.Connection, network: "Network") -> None:
     settings["pools"] = [[pool.subnet, pool.ip_range, pool.gateway, pool.aux] for pool in network.pools]
     connection.execute(
         "REPLACE INTO networks (id, name, created_ns, settings) VALUES (?, ?, ?, ?)",
-        (network.id, network.name, network.created_ns, _encoder()(settings)),
+        (network.id, network.name, network.created_ns, json.dumps(settings, separators=(",", ":"))),
     )
 
 
@@ -96,7 +91,7 @@ def save_endpoints(connection: sqlite3.Connection, numbered: "Iterable[tuple[int
         ports = [[port.container_port, port.protocol, port.host_ip, port.host_port] for port in endpoint.ports]
         connection.execute(
             "REPLACE INTO endpoints (number, network, container, settings) VALUES (?, ?, ?, ?)",
-            (number, endpoint.network, endpoint.container, _encoder()([*settings, ports])),
+            (number, endpoint.network, endpoint.container, json.dumps([*settings, ports], separators=(",", ":"))),
         )
 
 

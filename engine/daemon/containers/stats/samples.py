@@ -4,13 +4,12 @@
 dockerd's answers. What dockerd leaves out when it is zero is left out here.
 """
 
-import json
 import os
 
 from engine.daemon.clock import NEVER, SECOND, rfc3339
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.security import cgroupparent
-from engine.daemon.jsontext import Object
+from engine.daemon.jsontext import Object, compact
 from engine.daemon.parts import CgroupPart
 from engine.dataclass import dataclass
 from engine.sandbox.cgroups.counters import Counters, Files, Gone, IoEntry, Reader
@@ -25,7 +24,6 @@ _IO_NAMES = (
     *("io_service_bytes_recursive", "io_serviced_recursive", "io_queue_recursive", "io_service_time_recursive"),
     *("io_wait_time_recursive", "io_merged_recursive", "io_time_recursive", "sectors_recursive"),
 )
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ def sample(counters: Counters, host: Host, networks: Object, moment_ns: int) -> 
         rest["networks"] = networks
     rest["pids_stats"] = _some({"current": counters.pids, "limit": counters.pids_limit})
     rest["blkio_stats"] = _io(counters)
-    return Sample(rfc3339(moment_ns), _encode(_cpu(counters, host)), _tail(rest))
+    return Sample(rfc3339(moment_ns), compact(_cpu(counters, host)), _tail(rest))
 
 
 def _cpu(counters: Counters, host: Host | None) -> Object:
@@ -130,12 +128,12 @@ def _some(values: Object) -> Object:
 
 
 def _tail(rest: Object) -> str:
-    return _encode({**rest, "num_procs": 0, "storage_stats": {}})[1:-1]
+    return compact({**rest, "num_procs": 0, "storage_stats": {}})[1:-1]
 
 
 NOTHING = Sample(
     NEVER,
-    _encode(_cpu(Counters(), None)),
+    compact(_cpu(Counters(), None)),
     _tail({"memory_stats": {}, "pids_stats": {}, "blkio_stats": dict.fromkeys(_IO_NAMES)}),
 )
 """Of a container that does not run, and of the time before the first sample."""
@@ -144,7 +142,7 @@ NOTHING = Sample(
 def line(container: Container, now: Sample, before: Sample) -> bytes:
     """One line of `stats`, with its line end."""
     text = (
-        f'{{"id":"{container.id}","name":{_encode(f"/{container.name}")},"os_type":"linux","read":"{now.read}"'
+        f'{{"id":"{container.id}","name":{compact(f"/{container.name}")},"os_type":"linux","read":"{now.read}"'
         f',"cpu_stats":{now.cpu},{now.rest},"preread":"{before.read}","precpu_stats":{before.cpu}}}\n'
     )
     return text.encode("utf-8", "replace")
