@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.images import made
+from tests.unit.tar.ways import way  # noqa: F401
 
 # bcrypt of "secret", made with crypt(3): the registry takes no other kind.
 HTPASSWD = "user:$2b$04$uoNZmNfWd6CAuclu7r/BceDyASBFtt7Yy8MHMS2.uznzF3byDsl1K\n"

@@ -9,26 +9,14 @@ import tarfile
 
 import pytest
 
-import _muxer
 from engine.daemon.images.layers import storage
 from engine.daemon.images.layers import unpack as layers
-from engine.daemon.tar import trees
 from tests.images.conftest import need
 from tests.unit.images.made import archive, directory, member
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("way")]
 
 CAPABILITY = b"\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-
-
-@pytest.fixture(autouse=True, params=["python", "c"])
-def way(request):
-    """Each way in turn."""
-    if request.param == "c" and not _muxer.built():
-        pytest.skip("the C muxer is not built")
-    trees.choose(request.param)
-    yield
-    trees.choose("python")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import pytest
 
 from engine.daemon.images.registry.transport import Transport
 from tests.unit.images import fakeregistry, made
+from tests.unit.tar.ways import way  # noqa: F401
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ import os
 
 import pytest
 
-import _muxer
-from engine.daemon.tar import trees
 from engine.daemon.tar.trees import remove_tree
 from tests.unit.images.made import files_below
 
@@ -18,16 +16,6 @@ def opened(path):
         yield fd
     finally:
         os.close(fd)
-
-
-@pytest.fixture(params=["python", "c"])
-def way(request):
-    """Each way in turn."""
-    if request.param == "c" and not _muxer.built():
-        pytest.skip("the C muxer is not built")
-    trees.choose(request.param)
-    yield request.param
-    trees.choose("python")
 
 
 def test_a_tree_deeper_than_a_path_may_be_long_is_removed(tmp_path, way):

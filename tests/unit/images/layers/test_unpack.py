@@ -10,22 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import _muxer
 from engine.daemon.images.layers import unpack as layers
-from engine.daemon.tar import trees
 from engine.daemon.tar.space import NoSpace
 from engine.errors import EngineError, Invalid
 from tests.unit.images.made import archive, directory, files_below, link, member, symlink
 
-
-@pytest.fixture(autouse=True, params=["python", "c"])
-def way(request):
-    """Each way in turn."""
-    if request.param == "c" and not _muxer.built():
-        pytest.skip("the C muxer is not built")
-    trees.choose(request.param)
-    yield
-    trees.choose("python")
+pytestmark = pytest.mark.usefixtures("way")
 
 
 @contextlib.contextmanager
