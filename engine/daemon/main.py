@@ -249,7 +249,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
             adopt.clear_wires(engine)  # no other daemon may be started to do it
         if is_made(engine, "wiring") and engine.wiring.any_known():
             putting.put_away(engine)
-        engine.cgroups.leave()
+        if is_made(engine, "cgroups"):
+            engine.cgroups.leave()
         if connection is not None and not any(each.snapshot().alive for each in engine.containers.all()):
             connection.stop()
     if told:

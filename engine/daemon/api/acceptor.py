@@ -98,7 +98,7 @@ class Acceptor:
     def __init__(self, listeners: Iterable[Listener], application: Application):
         self._application = application
         self._doors = [_Door(listener, self) for listener in listeners]
-        # A connection that is parked has no thread.
+        # A connection that sleeps has no thread.
         self._connections: dict[Connection, tuple[socket.socket, threading.Thread | None]] = {}
         self._parking = Parking(self._go_on, self._drop)
         self._trim_at = 0  # the number of open connections at which the next trim is due after a crowd; 0: none
@@ -188,7 +188,7 @@ class Acceptor:
             time.sleep(_LOOK_SECONDS)
 
     def serve(self, peer: socket.socket) -> None:
-        """Answer one client until its connection ends or is parked; runs in the connection's own thread."""
+        """Answer one client until its connection ends or sleeps; runs in the connection's own thread."""
         connection = Connection(peer, self._application, self._closing.is_set)
         with self._lock:
             self._connections[connection] = (peer, threading.current_thread())
@@ -197,7 +197,7 @@ class Acceptor:
         self._go_on(connection)
 
     def _go_on(self, connection: Connection) -> None:
-        """Serve a connection, which may have been parked before, in the calling thread."""
+        """Serve a connection, whose answer may have waited before, in the calling thread."""
         with self._lock:
             peer, _ = self._connections[connection]
             self._connections[connection] = (peer, threading.current_thread())
@@ -205,7 +205,7 @@ class Acceptor:
         try:
             owned = connection.serve()
         finally:
-            if connection.parked:
+            if connection.sleeps:
                 with self._lock:
                     self._connections[connection] = (peer, None)
                 self._parking.park(connection)

@@ -6,6 +6,7 @@ reads no more of a body than the handler asks for, so the bytes that follow a re
 one. It knows nothing of routes.
 """
 
+import enum
 import errno
 import logging
 import os
@@ -37,9 +38,23 @@ _STREAM_ROOM = 512 * 1024
 _LINGER_SECONDS = 1.0
 _LINGER_LIMIT = 64 * 1024 * 1024
 _LONGEST_POLL_MS = (1 << 31) - 1
+_NOTHING = -1  # is no descriptor
 _WITHOUT_BODY = frozenset({204, 304})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class Next(enum.Enum):
+    """What is to be done with a connection whose answer has gone on (see `Connection.resume`).
+
+    SLEEP: the answer waits again; REST: the client's next request is waited for; END: nothing, it has ended
+    SERVE: it is to be served by a thread, which may have to wait for the client
+    """
+
+    SLEEP = enum.auto()
+    REST = enum.auto()
+    END = enum.auto()
+    SERVE = enum.auto()
 
 
 class Connection:
@@ -70,29 +85,31 @@ class Connection:
         self._steps: Generator[int, None, None] | None = None  # of an answer that waits
         self._unfinished: Body | None = None  # of the request whose answer has waited
         self._number = 0  # of that request
-        self.sleeps_on = -1
+        self.sleeps_on = _NOTHING
         self.started = False
         self.idle = True
         self.parked = False
         self.held: Callable[[], bool] = _never
 
     def serve(self) -> bool:
-        """Answer requests until the connection ends, or until an answer is `parked`, and then go on where it stands.
+        """Answer requests until the connection ends or `sleeps`; goes on where it stands.
 
         True when the caller is to close the socket, False when it was handed over, or is to be watched.
         """
         try:
-            goes_on = self.resume() if self._steps is not None else True
+            if self.sleeps:
+                self.resume()
+            goes_on = not self.sleeps
             if goes_on and self._unfinished is not None:
                 body, self._unfinished = self._unfinished, None
                 goes_on = self._finish(body)
-            while goes_on and not self.parked:
+            while goes_on and not self.sleeps:
                 goes_on = self._serve_one()
         except ClientGone as error:
             log.debug("connection ended: %s", error)
         finally:
             busy.rest()
-        return not (self._handed_over or self.parked)
+        return not (self._handed_over or self.sleeps)
 
     def _serve_one(self) -> bool:
         """Serve one request and its answer; False when it was the last."""
@@ -116,9 +133,9 @@ class Connection:
             if answer is not None:
                 self._send_answer(answer, head.method == "HEAD", request.body)
         finally:
-            if self._steps is None:
+            if not self.sleeps:
                 self.held = _never
-        if self._steps is not None:
+        if self.sleeps:
             self._unfinished, self._known = request.body, None
             self._number = busy.park()
             self.parked = True
@@ -319,8 +336,10 @@ class Connection:
             self.send(data)
 
     def abort(self) -> None:
-        """End the connection after this answer, which has begun and cannot be completed."""
+        """End the connection after this answer, which has begun and cannot be completed; one that waits is given up."""
         self._last = True
+        if self.sleeps:
+            self.give_up()
 
     def shown_by(self) -> tuple[str, str]:
         """Who the client has shown to be by TLS (see `Request.shown_by`)."""
@@ -337,64 +356,79 @@ class Connection:
         poll.register(self._socket, self.hang_up)
         poll.register(descriptor, select.POLLIN)
         self.parked = True
-        if self._closing():  # `Acceptor.stop` may have looked before `parked` was set
-            raise ClientGone("the daemon ends")
-        told = dict(poll.poll(None if seconds is None else min(seconds * 1000 + 1, _LONGEST_POLL_MS)))
-        self.parked = False
+        try:
+            if self._closing():  # `Acceptor.stop` may have looked before `parked` was set
+                raise ClientGone("the daemon ends")
+            told = dict(poll.poll(None if seconds is None else min(seconds * 1000 + 1, _LONGEST_POLL_MS)))
+        finally:
+            self.parked = False
         if told.get(self._socket.fileno(), 0) & self.hang_up:
             raise ClientGone("the client has hung up")
         return descriptor in told
 
     def park(self, steps: Generator[int, None, None]) -> None:
         """Begin an answer that waits (see `Request.park`). Raises what its first step raises."""
-        for self.sleeps_on in steps:
-            self._steps = steps
-            return
+        self._step(steps)
 
-    def resume(self) -> bool:
-        """Go on with the parked answer; it may wait again, and is `parked` then. False when the connection must end."""
+    def _step(self, steps: Generator[int, None, None]) -> None:
+        self.sleeps_on = next(steps, _NOTHING)
+        self._steps = None if self.sleeps_on == _NOTHING else steps
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether an answer waits that no thread waits for: the connection is to be watched."""
+        return self._steps is not None
+
+    def resume(self) -> "Next":
+        """Go on with the answer that waits; says what is to be done with the connection then."""
         steps, self._steps, self.parked = self._steps, None, False
-        if steps is None:
-            return True
-        try:
-            for self.sleeps_on in steps:
-                self._steps, self.parked = steps, True
-                return True
-        except ClientGone as error:
-            log.debug("connection ended: %s", error)
-            self._last = True
-        except Exception:
-            log.exception("the answer that waited has failed")
-            self._last = True
-        self.held = _never
-        busy.unpark(self._number)
-        return True
+        if steps is not None:
+            try:
+                self._step(steps)
+            except ClientGone as error:
+                log.debug("connection ended: %s", error)
+                self._last = True
+            except Exception:
+                log.exception("the answer that waited has failed")
+                self._last = True
+        if self.sleeps:
+            self.parked = True
+            if not self._closing():  # else `Acceptor.stop` may have looked before `parked` was set
+                return Next.SLEEP
+            self.give_up()
+        else:
+            self._waited()
+        return self._following()
+
+    def _following(self) -> "Next":
+        if self._unfinished is not None and not self._unfinished.ended:
+            return Next.SERVE
+        if self._last:
+            return Next.END
+        if self._buffer or self._closing():
+            return Next.SERVE
+        self._unfinished, self.idle = None, True
+        return Next.REST
 
     def give_up(self) -> None:
-        """End the parked answer, since the client has gone or the daemon ends."""
+        """End the answer that waits, since the client has gone, may not have it, or the daemon ends."""
         steps, self._steps, self.parked, self._last = self._steps, None, False, True
         try:
             if steps is not None:
-                steps.throw(ClientGone("the client has hung up"))
+                steps.throw(ClientGone("the answer is given up"))
         except ClientGone as error:
             log.debug("connection ended: %s", error)
         except Exception:
             log.exception("the answer that waited has failed")
-        finally:
-            busy.unpark(self._number)
+        self._waited()
+
+    def _waited(self) -> None:
+        self.held = _never
+        busy.unpark(self._number)
 
     def takes(self) -> bool:
         """Whether a short answer can be sent without waiting for the client to read."""
         return self._told(select.POLLOUT)
-
-    @property
-    def is_between_requests(self) -> bool:
-        """Whether nothing is left to do for the request whose answer has waited: the next one is waited for."""
-        body = self._unfinished
-        if self._last or self._buffer or (body is not None and not body.ended) or self._closing():
-            return False
-        self._unfinished, self.idle = None, True
-        return True
 
     def _told(self, events: int) -> bool:
         """Whether one of these events of poll(2) holds for the socket now."""

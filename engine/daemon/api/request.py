@@ -141,8 +141,9 @@ class Request:
         """Answer by these steps, for an answer that may wait for long beside a thousand others: no thread waits for it.
 
         steps: sends the head, and then yields a descriptor whenever it is to wait for it to become readable. All but
-            the first step may run in another thread, in which it must not wait for anything, and send no more than a
-            few hundred bytes. ClientGone is thrown into it when the client hangs up, or the daemon ends.
+            the first step may run in another thread, which others that wait for the same descriptor share: it must not
+            wait for long, and send no more than a few hundred bytes. ClientGone is thrown into it when the client hangs
+            up, or the daemon ends.
         Raises what the first step raises. The handler returns None after that.
         """
         self._connection.park(steps)

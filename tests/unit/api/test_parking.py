@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from engine.daemon.api.answers import Response, Text
 from engine.daemon.api.listeners import Listener, bind_unix
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import ClientGone
+from engine.daemon.runtime import worker
 
 SECONDS = 20
 
@@ -25,27 +26,42 @@ class Waiting:
 
     def __init__(self) -> None:
         self.bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.bells = {"/wait/other": os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)}
+        self.listening, self.may_wait, self.may_answer = threading.Event(), threading.Event(), threading.Event()
+        self.may_answer.set()
         self.gone: list[str] = []
         self.full = False
         self.held = False
 
     def __call__(self, request: Request) -> Response | None:
-        if request.path != "/wait":
+        if request.path == "/listen":
+            with request.stream(200, "text/plain"):
+                self.listening.set()
+                self.may_wait.wait(SECONDS)
+                request.wait(self.bell, None)
+            return None
+        if not request.path.startswith("/wait"):
             return Text(request.path)
-        request.park(self.steps(request))
+        request.park(self.steps(request, self.bells.get(request.path, self.bell)))
+        if request.path == "/wait/refused":
+            request.abort()
         return None
 
-    def steps(self, request: Request) -> Generator[int, None, None]:
+    def steps(self, request: Request, bell: int) -> Generator[int, None, None]:
         """Wait for the bell, and tell it."""
         with request.stream(200, "text/plain") as stream:
             request.shared(lambda: self.held)
             if self.full:
                 fill(request.fileno())
             try:
-                yield self.bell
+                yield bell
             except ClientGone as error:
                 self.gone.append(str(error))
                 raise
+            if bell == self.bell:
+                self.may_answer.wait(SECONDS)
+            if request.path == "/wait/broken":
+                raise ValueError("broken")
             stream.end(b"rung")
 
     def ring(self) -> None:
@@ -65,7 +81,8 @@ def waiting() -> Iterator[Waiting]:
     """The application, without anything at work before or after."""
     made = Waiting()
     yield made
-    os.close(made.bell)
+    for bell in (made.bell, *made.bells.values()):
+        os.close(bell)
 
 
 @pytest.fixture
@@ -187,3 +204,92 @@ def test_a_stop_ends_who_waits_but_not_who_is_answered_by_another(
         server.stop(0.1)
         assert client.recv(1) == b""
         assert len(waiting.gone) == 1
+
+
+def test_a_stop_ends_a_thread_that_is_about_to_wait(server: Acceptor, waiting: Waiting, tmp_path: Path) -> None:
+    """Once, and at once: nobody watches it."""
+    with connected(tmp_path) as client:
+        client.sendall(b"GET /listen HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert waiting.listening.wait(SECONDS)
+        stopping = threading.Thread(target=server.stop, args=(SECONDS,))
+        stopping.start()
+        true_soon("it stops", lambda: server._closing.is_set())
+        waiting.may_wait.set()
+        stopping.join(SECONDS / 2)
+        assert not stopping.is_alive() and not server._connections
+
+
+def test_what_holds_up_one_answer_holds_up_no_other(server: Acceptor, waiting: Waiting, tmp_path: Path) -> None:
+    """Unless both wait for the same."""
+    waiting.may_answer.clear()
+    with connected(tmp_path) as held, connected(tmp_path) as other:
+        ask(held, "/wait", b"\r\n\r\n")
+        ask(other, "/wait/other", b"\r\n\r\n")
+        waiting.ring()
+        true_soon("it has gone on", lambda: len(server._parking._parked) == 1)
+        os.eventfd_write(waiting.bells["/wait/other"], 1)
+        other.settimeout(SECONDS / 2)  # the held one goes on by itself after SECONDS
+        assert b"rung" in read(other, b"0\r\n\r\n")
+        waiting.may_answer.set()
+        assert b"rung" in read(held, b"0\r\n\r\n")
+
+
+def test_an_answer_that_may_not_be_given_is_given_up(server: Acceptor, waiting: Waiting, tmp_path: Path) -> None:
+    """As an authorization plugin wants it, which is asked after the answer's first step."""
+    with connected(tmp_path) as client:
+        assert b"0\r\n\r\n" not in ask(client, "/wait/refused", b"\r\n\r\n")
+        assert client.recv(1) == b""
+    assert len(waiting.gone) == 1
+    true_soon("it is gone", lambda: not server._connections)
+    assert busy.idle_since() is not None
+
+
+def test_an_answer_that_fails_is_the_only_one(server: Acceptor, waiting: Waiting, tmp_path: Path) -> None:
+    with connected(tmp_path) as one, connected(tmp_path) as broken, connected(tmp_path) as two:
+        for client, path in ((one, "/wait"), (broken, "/wait/broken"), (two, "/wait")):
+            ask(client, path, b"\r\n\r\n")
+        true_soon("they wait", lambda: len(server._parking._parked) == 3)
+        waiting.ring()
+        assert b"rung" in read(one, b"0\r\n\r\n") and b"rung" in read(two, b"0\r\n\r\n")
+        assert broken.recv(1) == b""
+    true_soon("all are gone", lambda: not server._connections)
+    assert busy.idle_since() is not None
+
+
+def test_the_rest_of_a_connection_waits_for_a_thread(
+    server: Acceptor, waiting: Waiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the host has none to give at that moment; another one gets its answer meanwhile."""
+    begun: list[Callable[[], None]] = []
+    with connected(tmp_path) as slow, connected(tmp_path) as quick:
+        waiting.full = True
+        ask(slow, "/wait", b"\r\n\r\n")
+        true_soon("it waits", lambda: len(server._parking._parked) == 1)
+        waiting.full = False
+        ask(quick, "/wait", b"\r\n\r\n")
+        true_soon("both wait", lambda: len(server._parking._parked) == 2)
+        monkeypatch.setattr(worker, "begin", lambda _name, work: begun.append(work))
+        waiting.ring()
+        assert b"rung" in read(quick, b"0\r\n\r\n")
+        true_soon("it is owed", lambda: len(begun) == 2)  # and a watch over the quick one
+        monkeypatch.undo()
+        for work in begun:
+            worker.begin("owed", work)
+        assert b"rung" in read(slow, b"0\r\n\r\n")
+
+
+def test_who_asks_to_close_takes_no_thread(
+    server: Acceptor, waiting: Waiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(tmp_path)) for _ in range(20)]
+        for client in clients:
+            client.sendall(b"GET /wait HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            read(client, b"\r\n\r\n")
+        true_soon("all wait", lambda: len(server._parking._parked) == 20)
+        begun: list[str] = []
+        monkeypatch.setattr(worker, "begin", lambda name, _work: begun.append(name))
+        waiting.ring()
+        for client in clients:
+            assert read(client, b"0\r\n\r\n").endswith(b"0\r\n\r\n") and client.recv(1) == b""
+        assert begun == []
