@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 
 from engine import origin
 from engine.daemon import dataroot, dump, interrupted, loglines, notify, proxyvariables, slumber
-from engine.daemon.api.acceptor import STACK_SIZE
 from engine.daemon.api.server import Servers
 from engine.daemon.awaiting import Awaited
 from engine.daemon.containers import paths
@@ -26,6 +25,7 @@ from engine.daemon.containers.exec.known import Execs
 from engine.daemon.containers.roster import Roster
 from engine.daemon.images.layers import storage
 from engine.daemon.latepart import LatePart, is_made
+from engine.daemon.runtime import worker
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.events import Events
 from engine.daemon.runtime.monitors import Monitors
@@ -199,7 +199,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
     inside, manager, starter = dump.Dump(spawner), notify.manager(), os.getppid()
     os.umask(0o022)
     memory.one_arena()
-    threading.stack_size(STACK_SIZE)
+    threading.stack_size(worker.STACK_SIZE)
     _lift_descriptors()
     awaited = Awaited()
     dataroot.make(settings)

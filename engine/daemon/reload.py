@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 
 from engine.daemon import loglines
+from engine.daemon.latepart import is_made
 from engine.daemon.parts import DaemonParts
 from engine.daemon.plugins.activation import AUTHORIZATION
 from engine.dataclass import replace
@@ -40,7 +41,9 @@ def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:
         log.error("the configuration could not be reloaded: %s", error)
         return
     chosen = replace(engine.settings, **{name: getattr(found, name) for name in CHANGEABLE})
-    engine.settings = engine.images.settings = chosen
+    engine.settings = chosen
+    if is_made(engine, "images"):
+        engine.images.settings = chosen
     logging.getLogger().setLevel(loglines.level(chosen))
     log.info("the configuration is reloaded: debug %s", "on" if chosen.debug else "off")
     engine.events.publish("daemon", "reload", engine.id, {"name": socket.gethostname(), **_told(chosen)})

@@ -20,11 +20,6 @@ from engine.kernel import memory
 
 log = logging.getLogger(__name__)
 
-# Python frames live on the heap, so a thread's stack only holds C calls. The deepest C calls are those of the JSON
-# decoder, and `body.DEPTH_LIMIT` bounds them. This size is for the next deepest: getaddrinfo(3) and OpenSSL. Pages of a
-# stack that are never touched cost no memory, only address space. The daemon asks for it before its first thread: musl
-# gives 128 KB, which the decoder leaves at some 900 levels.
-STACK_SIZE = 256 * 1024
 _EXHAUSTED_PAUSE = 0.1
 _LOOK_SECONDS = 0.005
 # Once this many connections were open at the same time, the daemon gives their memory back to the kernel whenever half

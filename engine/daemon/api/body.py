@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # loaded by the first body that is no JSON
 else:
     jsonerror = late("engine.daemon.api.jsonerror")
 
-# Every level of nesting is a C call of the decoder, and a thread's stack is small (see `acceptor.STACK_SIZE`).
+# Every level of nesting is a C call of the decoder, and a thread's stack is small (see `runtime.worker.STACK_SIZE`).
 DEPTH_LIMIT = 200
 
 _JSON_TYPE = "application/json"

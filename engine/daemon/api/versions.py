@@ -247,12 +247,12 @@ def _with_old_networks(version: Version, body: Object) -> Object:
     return {**body, "NetworkingConfig": {**networking, "EndpointsConfig": endpoints}} if endpoints else body
 
 
-def container(version: Version, shown: Object) -> Object:
-    """The answer of GET /containers/{id}/json."""
+def container(version: Version, shown: Object, mac: str = "") -> Object:
+    """The answer of GET /containers/{id}/json. mac: what was asked for, which older clients see in Config"""
     if version < (1, 52):
         shown = _of_graph_drivers(shown)
-    else:
-        shown = {**shown, "Config": {key: value for key, value in shown["Config"].items() if key != "MacAddress"}}
+        if mac:
+            shown = {**shown, "Config": {**shown["Config"], "MacAddress": mac}}
     if version < (1, 45):
         shown = _with_short_aliases(shown)
     if version < (1, 48):

@@ -46,7 +46,7 @@ def make(network: Network) -> bool:
                 return _make_bridge(netlink, network)
             return parents.make(netlink, network, mark(network))
     except OSError as error:
-        raise SystemFailure(f"the interface {network.device} cannot be made: {words(error)}") from error
+        raise SystemFailure(f"the interface {network.device} cannot be made: {reasons.of(error)}") from error
 
 
 def attach(network: Network, endpoints: Iterable[Endpoint]) -> bool:
@@ -64,7 +64,7 @@ def attach(network: Network, endpoints: Iterable[Endpoint]) -> bool:
                 netlink.send(requests)
             return bool(ends)
     except OSError as error:
-        raise SystemFailure(f"containers cannot be attached to {network.device} again: {words(error)}") from error
+        raise SystemFailure(f"containers cannot be attached to {network.device} again: {reasons.of(error)}") from error
 
 
 def remove(network: Network, others: Iterable[Network]) -> None:
@@ -83,7 +83,7 @@ def remove(network: Network, others: Iterable[Network]) -> None:
             else:
                 links.discard(netlink, network.device)
     except OSError as error:
-        raise SystemFailure(f"the interface {network.device} cannot be removed: {words(error)}") from error
+        raise SystemFailure(f"the interface {network.device} cannot be removed: {reasons.of(error)}") from error
 
 
 def mark(network: Network) -> str:
@@ -94,11 +94,6 @@ def mark(network: Network) -> str:
 def belongs_to_another(network: Network, found: Link) -> bool:
     """Whether a link was made for another network, by another daemon on this host or by an earlier one."""
     return found.alias.startswith(_MARK) and found.alias != mark(network)
-
-
-def words(error: OSError) -> str:
-    """The kernel's reason for an error, in the form of the inner part of an error's text."""
-    return reasons.of(error)
 
 
 def idle_bridges(present: Iterable[Link], ours: Iterable[int]) -> set[int]:

@@ -10,13 +10,13 @@ import errno
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-from engine.daemon.network import devices, gateways
+from engine.daemon.network import gateways
 from engine.daemon.network.announcing import Announcer
 from engine.daemon.network.drivers import endpointoptions, ipvlan, macvlan, options
 from engine.daemon.network.record import Endpoint, Network, Pair
 from engine.dataclass import replace
 from engine.errors import SystemFailure
-from engine.kernel import netns
+from engine.kernel import netns, reasons
 from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.message import Request
 from engine.kernel.netlink.socket import Netlink, Refused
@@ -40,7 +40,7 @@ def announcer() -> Announce:
     try:
         return Announcer().announce
     except OSError as error:
-        raise SystemFailure(f"cannot open a packet socket: {devices.words(error)}") from error
+        raise SystemFailure(f"cannot open a packet socket: {reasons.of(error)}") from error
 
 
 def plug(
@@ -68,7 +68,7 @@ def plug(
             for network, endpoint in done:
                 _undo(host, inside, network, endpoint, _names(others))
             if isinstance(error, OSError):
-                raise SystemFailure(f"the container's networks cannot be set up: {devices.words(error)}") from error
+                raise SystemFailure(f"the container's networks cannot be set up: {reasons.of(error)}") from error
             raise
     return tuple(endpoint for _, endpoint in done)
 
@@ -89,7 +89,7 @@ def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: 
             _route(inside, others, gateways.choose_gateways((*others, (network, endpoint))))
     except OSError as error:
         what = f"the interface {endpoint.interface} of network {network.name}"
-        raise SystemFailure(f"{what} cannot be removed: {devices.words(error)}") from error
+        raise SystemFailure(f"{what} cannot be removed: {reasons.of(error)}") from error
 
 
 def silence(endpoints: Iterable[Endpoint]) -> None:
@@ -102,7 +102,7 @@ def silence(endpoints: Iterable[Endpoint]) -> None:
                 host.send(requests)
     except OSError as error:
         if error.errno not in _GONE:
-            raise SystemFailure(f"the container's bridge ports cannot be disabled: {devices.words(error)}") from error
+            raise SystemFailure(f"the container's bridge ports cannot be disabled: {reasons.of(error)}") from error
 
 
 def remaining(names: Iterable[str]) -> list[str]:
@@ -111,7 +111,7 @@ def remaining(names: Iterable[str]) -> list[str]:
         with Netlink() as host:
             return [name for name in names if links.index_of(host, name)]
     except OSError as error:
-        raise SystemFailure(f"the containers' veth links cannot be listed: {devices.words(error)}") from error
+        raise SystemFailure(f"the containers' veth links cannot be listed: {reasons.of(error)}") from error
 
 
 def discard(names: Iterable[str]) -> None:
@@ -121,7 +121,7 @@ def discard(names: Iterable[str]) -> None:
             for name in names:
                 links.discard(host, name)
     except OSError as error:
-        raise SystemFailure(f"the containers' veth links cannot be removed: {devices.words(error)}") from error
+        raise SystemFailure(f"the containers' veth links cannot be removed: {reasons.of(error)}") from error
 
 
 @contextlib.contextmanager
@@ -269,4 +269,4 @@ def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint
 def _refused(network: Network, endpoint: Endpoint, error: OSError) -> str:
     if error.errno == errno.EOPNOTSUPP and network.driver != "bridge":
         return f"the kernel of this host does not support {network.driver} links"
-    return f"the interface {endpoint.interface} of network {network.name} cannot be made: {devices.words(error)}"
+    return f"the interface {endpoint.interface} of network {network.name} cannot be made: {reasons.of(error)}"

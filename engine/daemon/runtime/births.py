@@ -45,7 +45,7 @@ def start(
     if request.log.forward is None and _possible(setting):
         made = plan.compiled(wanted)
     if made is None:
-        yield replace(request, sandbox=packed.pack(wanted)), ()
+        yield _whole(request, wanted), ()
         return
     try:
         log = opening.open_log(request.log)
@@ -62,9 +62,14 @@ def start(
             + plan.packed(made)
         )
         if len(asked) > _LARGEST:
-            yield replace(request, sandbox=packed.pack(wanted)), ()
+            yield _whole(request, wanted), ()
         else:
             yield asked, () if log is None else log.descriptors()
+
+
+def _whole(request: Start, wanted: Sandbox) -> Start:
+    """The request that Python in the spawner carries out."""
+    return replace(request, sandbox=packed.pack(wanted))
 
 
 def enter(setting: str, process: Sandbox, request: Exec, *, ordinary: bool) -> Exec | bytes:

@@ -28,7 +28,7 @@ def _tell_of_other_form(kind: str, theirs: str) -> None:
     log.info("a process of another engine version wrote a message: %s has the form %r", kind, theirs)
 
 
-codec.on_other_form(_tell_of_other_form)  # before the first message of any process comes
+codec.on_other_form(_tell_of_other_form)  # before the first message of a monitor; a spawner tells its version
 
 _KILLED_SECONDS = 5.0
 START_SECONDS = 120.0

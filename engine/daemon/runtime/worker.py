@@ -15,6 +15,12 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
+# Python frames live on the heap, so a thread's stack only holds C calls. The deepest C calls are those of the JSON
+# decoder, and `api.body.DEPTH_LIMIT` bounds them. This size is for the next deepest: getaddrinfo(3) and OpenSSL. Pages
+# of a stack that are never touched cost no memory, only address space. musl gives 128 KB, which the decoder leaves at
+# some 900 levels.
+STACK_SIZE = 256 * 1024
+"""Bytes of a thread's stack. The daemon asks for them before its first thread."""
 RETRY_SECONDS = 0.5
 """Seconds between two attempts to start a thread that is owed."""
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.daemon.api.acceptor import STACK_SIZE
 from engine.daemon.api.body import DEPTH_LIMIT, decode, decode_body, load, parse_port
 from engine.daemon.api.schemas import CONTAINER_CREATE
+from engine.daemon.runtime.worker import STACK_SIZE
 from engine.errors import Invalid
 
 JSON = st.recursive(

@@ -126,8 +126,6 @@ def _show(
     shown["Mounts"] = points.show(container)
     shown.update(points.show_etc(container))
     shown["Config"] = _without_empty(container.config, CONFIG_OPTIONAL)
-    if mac := _asked_mac(container):
-        shown["Config"]["MacAddress"] = mac  # for old versions of the API (`api.versions`)
     shown["NetworkSettings"] = networks.settings(container, state, endpoints)
     if descriptor is not None:
         shown["ImageManifestDescriptor"] = descriptor
@@ -174,7 +172,7 @@ def _show_health(health: Health) -> Object:
     return {"Status": health.status, "FailingStreak": health.failing_streak, "Log": log}
 
 
-def _asked_mac(container: Container) -> str:
+def asked_mac(container: Container) -> str:
     """The MAC address that was asked for in the network of NetworkMode; empty for none."""
     mode = container.host_config["NetworkMode"]
     settings = container.networking.get("bridge" if mode == "default" else mode)

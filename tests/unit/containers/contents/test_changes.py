@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from engine.daemon.api.acceptor import STACK_SIZE
 from engine.daemon.containers.contents import changes
+from engine.daemon.runtime.worker import STACK_SIZE
 from engine.errors import SystemFailure
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

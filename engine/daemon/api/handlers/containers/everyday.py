@@ -123,7 +123,7 @@ def inspect(engine: DaemonParts, request: Request) -> Response:
     version = request.version
 
     def encode(shown: "Object") -> bytes:
-        return encode_json(versions.container(version, shown)) + b"\n"
+        return encode_json(versions.container(version, shown, inspecting.asked_mac(container))) + b"\n"
 
     if request.query.flag("size"):
         return Response(200, JSON_TYPE, encode(inspecting.inspect(engine, container, size=True)))
