@@ -32,8 +32,10 @@ _UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ROOTS = {"data": 0o700, "exec": 0o711}
 REMOVED_VOLUMES = "volumes/.removed"
 """What volumes that are removed become first. It is made here, since a removal on a full disk has no room for it."""
-OF_IMAGES = ("blobs", "layers", "tmp")
-"""The directories of images, and of what is to become one."""
+UNFINISHED = "tmp"
+"""The directory of what is to become a blob or an image."""
+OF_IMAGES = ("blobs", "layers", UNFINISHED)
+"""The directories of images."""
 _PRIVATE = {
     "data": (*OF_IMAGES, "buildmounts", "containers", "contexts", "history", "volumes", REMOVED_VOLUMES),
     "exec": ("containers", "given", "runtimes", "stage"),

@@ -216,8 +216,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         if slept is not None:
             engine.events.restore(slept.events)
         due = adopt.adopt_all(engine, slept) if _is_left(engine) else []
-        if slept is None:
-            _clean_up(engine)
+        _clean_up(engine, slept is not None)
         interrupted.finish(engine)
         server = Servers(engine)
         threading.Thread(target=engine.monitors.watch, name="links", daemon=True).start()
@@ -298,10 +297,14 @@ def _is_left(engine: Engine) -> bool:
         )
 
 
-def _clean_up(engine: Engine) -> None:
-    """Make the parts that remove what an earlier daemon has left where it died, if there may be anything."""
-    if any(os.listdir(os.path.join(engine.settings.data_root, name)) for name in dataroot.OF_IMAGES):
-        engine.images  # noqa: B018 - see above
+def _clean_up(engine: Engine, slept: bool) -> None:
+    """Remove what an earlier daemon has left where it died, if there may be anything.
+
+    slept: it fell asleep, and so left unfinished downloads at most
+    """
+    names = (dataroot.UNFINISHED,) if slept else dataroot.OF_IMAGES
+    if any(os.listdir(os.path.join(engine.settings.data_root, name)) for name in names):
+        engine.images.sweep()
     if os.listdir(os.path.join(engine.settings.data_root, dataroot.REMOVED_VOLUMES)):
         engine.volumes  # noqa: B018 - see above
 

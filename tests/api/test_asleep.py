@@ -16,6 +16,7 @@ import pytest
 from tests.api.test_crash import monitor_of
 from tests.harness import rootfs
 from tests.harness.amounts import amount
+from tests.harness.contexts import Member, build
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import World
 from tests.harness.http import Connection
@@ -91,6 +92,18 @@ def test_it_ends_and_the_next_client_starts_it_while_the_container_runs_on(
     assert engine.starts == before + 1
     assert set(engine.statuses) == {0}
     assert not (engine.daemon.exec_root / "asleep").exists(), "a daemon that runs does not sleep"
+
+
+def test_a_build_wakes_it_and_what_was_left_meanwhile_is_gone(engine: Activated) -> None:
+    """The build's context is on the disk before its daemon has a store of images."""
+    engine.sleeps()
+    left = engine.daemon.data_root / "tmp/build-1-1"
+    left.mkdir()
+    engine.daemon.request("GET", "/_ping")
+    assert not left.exists()
+    engine.sleeps()
+    made = build(engine.daemon, "FROM busybox\nCOPY a /a", Member("a", "here"))
+    assert made.id, made
 
 
 def test_nobody_would_start_it_again_without_such_a_socket(world: World) -> None:

@@ -78,8 +78,14 @@ class Catalogue:
         # Ids of images that running builds use, so that no prune removes them; guarded by `changing`.
         self.held: collections.Counter[str] = collections.Counter()
         self._found: dict[tuple[str, str], Image] = {}
+
+    def sweep(self) -> None:
+        """Delete what an earlier daemon was making or removing; called before any client is answered.
+
+        Nothing tells what is left from what is being made: a build's context is there before its images are looked for.
+        """
         self.layers.sweep()
-        with database.reading() as connection:
+        with self.database.reading() as connection:
             held = table.held_blobs(connection)
         self.content.sweep(held)
 

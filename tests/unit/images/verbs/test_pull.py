@@ -434,6 +434,7 @@ def test_a_daemon_that_starts_again_finds_no_half_image_and_resumes(tmp_path, re
     (tmp_path / "layers/99/half").write_text("")
     (tmp_path / "tmp/123").write_text("")
     again = made.store(tmp_path)
+    again.sweep()
     assert files_below(tmp_path / "layers") == set()
     assert {path.name for path in (tmp_path / "tmp").iterdir()} == {f"sha256-{digest[7:]}.partial"}
     pull(again, registry)
