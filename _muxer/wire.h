@@ -97,6 +97,41 @@
     row(37, JOIN_TERMINAL, "terminal", false) \
     row(38, BEAR, "exec", false)
 
+/* The words for errors that some C library words otherwise (engine.kernel.reasons). */
+#define WIRE_REASONS(row) \
+    row(EIO, "input/output error") \
+    row(ECHILD, "no child processes") \
+    row(ENOMEM, "cannot allocate memory") \
+    row(EBUSY, "device or resource busy") \
+    row(EXDEV, "invalid cross-device link") \
+    row(EMFILE, "too many open files") \
+    row(ENOTTY, "inappropriate ioctl for device") \
+    row(ESPIPE, "illegal seek") \
+    row(EDOM, "numerical argument out of domain") \
+    row(ERANGE, "numerical result out of range") \
+    row(EDEADLOCK, "resource deadlock avoided") \
+    row(ENAMETOOLONG, "file name too long") \
+    row(ELOOP, "too many levels of symbolic links") \
+    row(ETIME, "timer expired") \
+    row(EOVERFLOW, "value too large for defined data type") \
+    row(EILSEQ, "invalid or incomplete multibyte or wide character") \
+    row(ENOTSOCK, "socket operation on non-socket") \
+    row(EMSGSIZE, "message too long") \
+    row(ENOTSUP, "operation not supported") \
+    row(EADDRINUSE, "address already in use") \
+    row(EADDRNOTAVAIL, "cannot assign requested address") \
+    row(ENETUNREACH, "network is unreachable") \
+    row(ENETRESET, "network dropped connection on reset") \
+    row(ECONNABORTED, "software caused connection abort") \
+    row(EISCONN, "transport endpoint is already connected") \
+    row(ENOTCONN, "transport endpoint is not connected") \
+    row(ESHUTDOWN, "cannot send after transport endpoint shutdown") \
+    row(ETIMEDOUT, "connection timed out") \
+    row(EHOSTUNREACH, "no route to host") \
+    row(EINPROGRESS, "operation now in progress") \
+    row(EUCLEAN, "structure needs cleaning") \
+    row(EDQUOT, "disk quota exceeded")
+
 /* The message Started for printf(3), with int64_t for: pid, pid_start, started_ns. */
 #define WIRE_STARTED "J{\"@\":\"Started\",\"#\":\"b985dd11\",\"pid\":%" PRId64 ",\"pid_start\":%" PRId64 ",\"started_ns\":%" PRId64 ",\"warnings\":[],\"keeps_waiters\":true,\"wakes\":true}"
 

@@ -250,10 +250,11 @@ STEP(ROOT) {
     struct cursor *fields = &birth->fields;
     const char *base = text(fields), *upper = text(fields), *work = text(fields), *options = text(fields);
     bool read_only = number(fields), no_devices = number(fields);
+    char reason[128];
     int failed = *options && chdir(base) < 0 ? -errno : mount_root(birth, upper, work, options, read_only);
     if (failed)
         return refuse(birth, -failed, BIRTH_FAILED, "mount: %s on /: %s", *options ? "overlay" : "bind",
-                      strerror(-failed));
+                      words_of(failed, reason, sizeof reason));
     if (no_devices && set_attributes(birth->root, 0, (struct attributes){ATTRIBUTE_NO_DEVICES, 0, 0, 0}) < 0)
         return -errno;
     return 0;

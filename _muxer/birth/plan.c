@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -58,7 +59,14 @@ const char *text(struct cursor *from) {
 }
 
 const char *words_of(int failed, char *to, size_t size) {
-    snprintf(to, size, "%s", strerror(failed < 0 ? -failed : failed));
+    const char *words = NULL;
+    switch (abs(failed)) {
+#define REASON_ROW(number, said) \
+    case number: words = said; break;
+        WIRE_REASONS(REASON_ROW)
+#undef REASON_ROW
+    }
+    snprintf(to, size, "%s", words ? words : strerror(abs(failed)));
     for (char *place = to; *place; place++) *place = (char)tolower((unsigned char)*place);
     return to;
 }

@@ -89,8 +89,9 @@ STEP(PROFILE) {
     if (!failed) return 0;
     if (failed == -ENOENT && !found)
         return refuse(birth, 0, BIRTH_FAILED, "apparmor failed to apply profile: this kernel has no AppArmor");
+    char reason[128];
     return refuse(birth, -failed, BIRTH_FAILED, "apparmor failed to apply profile: %s: %s", profile,
-                  strerror(-failed));
+                  words_of(failed, reason, sizeof reason));
 }
 
 int load_filter(const struct filter *filter) {

@@ -5,6 +5,7 @@ execve, and a child that is forked before that inherits the request.
 """
 
 from engine.errors import SystemFailure
+from engine.kernel import reasons
 from engine.sandbox import lsm
 
 _FILES = ("apparmor/exec", "exec")  # the second before Linux 5.8
@@ -15,6 +16,6 @@ def change_on_exec(profile: str) -> None:
     try:
         written = lsm.write(_FILES, f"exec {profile}")
     except OSError as error:
-        raise SystemFailure(f"apparmor failed to apply profile: {profile}: {error.strerror}") from error
+        raise SystemFailure(f"apparmor failed to apply profile: {profile}: {reasons.of(error)}") from error
     if not written:
         raise SystemFailure("apparmor failed to apply profile: this kernel has no AppArmor")

@@ -153,7 +153,7 @@ def mount_root(root: Root) -> int:
         return place
     except OSError as error:
         kind = "overlay" if root.layers else "bind"
-        raise SystemFailure(f"mount: {kind} on /: {error.strerror}") from error
+        raise SystemFailure(f"mount: {kind} on /: {reasons.of(error)}") from error
 
 
 def _why_readonly(root: Root) -> OSError:

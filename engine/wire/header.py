@@ -1,14 +1,16 @@
 """Writes `_muxer/wire.h`, the parts of the messages that C has to know, from their Python declarations.
 
 Run as `python3 -m engine.wire.header`, a developer's tool that no process of the engine loads. The header holds the
-first byte of each datagram that C looks at, the sizes in those that C reads, and the messages that C writes itself,
-with gaps for printf(3). A test compares the file with what is made here.
+first byte of each datagram that C looks at, the sizes in those that C reads, the messages that C writes itself, with
+gaps for printf(3), and the words for errors. A test compares the file with what is made here.
 """
 
+import errno
 import sys
 from pathlib import Path
 
 from engine.dataclass import asdict
+from engine.kernel import reasons
 from engine.sandbox import plan
 from engine.wire import channel, codec, endpoint, leads, report, schema, waits
 from engine.wire.schema import Message
@@ -100,6 +102,9 @@ def text() -> str:
     )
     lines += ["", "/* The steps of a plan: number, name, name in a failure, whether it may have been done ahead. */"]
     lines.append(" \\\n".join(["#define WIRE_PLAN_STEPS(row)", *rows]))
+    words_of = (f'    row({errno.errorcode[number]}, "{words}")' for number, words in reasons.WORDS.items())
+    lines += ["", "/* The words for errors that some C library words otherwise (engine.kernel.reasons). */"]
+    lines.append(" \\\n".join(["#define WIRE_REASONS(row)", *words_of]))
     for name, message in WRITTEN.items():
         gaps = [field for field, value in asdict(message).items() if _is_gap(value)]
         numbers = f", with int64_t for: {', '.join(gaps)}" if gaps else ""

@@ -68,7 +68,7 @@ def test_a_mount_that_fails_is_told_with_all_its_parameters(bench: Bench) -> Non
 
 def test_a_missing_layer_is_a_failure_of_the_root(bench: Bench) -> None:
     sandbox = bench.sandbox("true", layers=("nope",))
-    assert bench.run(sandbox).failure.text == "mount: overlay on /: No such file or directory"
+    assert bench.run(sandbox).failure.text == "mount: overlay on /: no such file or directory"
 
 
 def test_a_device_that_is_something_else_already_is_refused(bench: Bench) -> None:
