@@ -267,8 +267,8 @@ static int write_file(struct mux_extract *extract, const uint8_t *bytes, size_t 
     size_t wanted = extract->left < size ? (size_t)extract->left : size, done = 0;
     while (done < wanted) {
         ssize_t wrote = write(extract->file, bytes + done, wanted - done);
-        if (wrote < 0) return -errno;
-        done += (size_t)wrote;
+        if (wrote < 0 && errno != EINTR) return -errno;
+        if (wrote > 0) done += (size_t)wrote;
     }
     told->done += wanted;
     told->counted += wanted;

@@ -156,15 +156,15 @@ static bool watch_index(struct reading *reading, int changes) {
     if (changes < 0 || reading->segment_count == 0) return false;
     uint32_t number = reading->segments[reading->segment_count - 1].number;
     if (number == reading->watched_number) return false;
-    if (reading->watched_number > 0) inotify_rm_watch(changes, reading->watched);
+    if (reading->watched_number > 0 && reading->watched >= 0) inotify_rm_watch(changes, reading->watched);
+    reading->watched_number = number;
     index_name(name, number);
     snprintf(path, sizeof path, "/proc/self/fd/%d/%s", reading->directory_fd, name);
     reading->watched = inotify_add_watch(changes, path, IN_MODIFY);
     /* Where that is not possible, the directory tells of both files. */
     uint32_t mask = reading->watched < 0 ? IN_MODIFY | IN_CREATE : IN_CREATE;
     bool failed = inotify_add_watch(changes, reading->directory, mask) < 0;
-    reading->watched_number = reading->watched < 0 || failed ? 0 : number;
-    return reading->watched_number > 0;
+    return reading->watched >= 0 && !failed;
 }
 
 /* 1 when the log is complete and all of it is put, 0 when the client left, else a negative errno. */

@@ -176,7 +176,8 @@ static bool is_child(pid_t pid) {
 }
 
 /* Whether a datagram is a message of the class with which it begins, and names no other further on, not by an escape
- * either: the daemon would believe the last name. */
+ * either: the daemon would believe the last name. engine/monitor/enter.py decodes the message, and so passes over what
+ * is none; here the daemon cannot decode it, and takes the monitor for dead. Who can send it can fail the exec anyway. */
 static bool is_of(const char *said, size_t size, const char *begin) {
     size_t at = strlen(begin);
     if (size < at || memcmp(said, begin, at) != 0) return false;

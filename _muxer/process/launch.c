@@ -442,9 +442,10 @@ int launch_exec(struct mux_stay *stay, struct infant *infant) {
     int given_count = stay->handed.tty ? 1 : 4;
     if (infant && !failed) failed = give_plan(&infant, &asked, given, given_count);
     if (!infant && !failed) {
-        if (prepare_exec(stay, &fresh)) infant = &fresh;
-        failed = infant ? give_plan(&infant, &asked, given, given_count) : -EAGAIN;
-        if (!infant) failed = -EPIPE;
+        failed = prepare_exec(stay, &fresh) ? 0 : -EAGAIN;
+        infant = &fresh;
+        if (!failed) failed = give_plan(&infant, &asked, given, given_count);
+        if (!failed && !infant) failed = -EPIPE;
     }
     if (failed) {
         tell_failed(stay->fds[0], "monitor", failed, "failed to make the process of the exec", "");
