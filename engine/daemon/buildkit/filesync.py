@@ -119,7 +119,7 @@ class Hash(Protocol):
 
 @dataclass(slots=True)
 class _Coming:
-    """A file that was asked for. fd: what is written to; hash: of what was written; come, written: bytes so far
+    """A file that was asked for. fd: what is written to; hash: of what was written; come, written, begun: bytes so far
 
     held: what has come and is not written: a client sends a large file in pieces of 32 KB
     """
@@ -129,6 +129,7 @@ class _Coming:
     hash: Hash
     come: int = 0
     written: int = 0
+    begun: int = 0
     held: list[memoryview | bytes] = field(default_factory=list)
 
     def write(self) -> None:
@@ -139,10 +140,11 @@ class _Coming:
         view = memoryview(data)
         while view:
             view = view[os.write(self.fd, view) :]
-        before, self.written = self.written, self.come
-        if before // _BEGUN_EACH != self.written // _BEGUN_EACH:
+        self.written = self.come
+        if self.written - self.begun >= _BEGUN_EACH:
             # Nothing of a mirror has to be durable, but the flush of the image that is built waits for all files.
-            writeback.begin(self.fd, 0, self.written)
+            writeback.begin(self.fd, self.begun, self.written - self.begun)
+            self.begun = self.written
 
 
 class _Receiving:

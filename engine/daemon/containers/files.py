@@ -15,7 +15,7 @@ from engine.daemon.containers.endpoints.hosts import LOCALHOST, LOCALHOST4, extr
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
 from engine.daemon.tar.trees import remove_path
-from engine.kernel import wholefile
+from engine.kernel import smallfile
 from engine.sandbox import resolvconf
 from engine.settings.every import Settings
 
@@ -138,7 +138,7 @@ def _resolv_conf(container: Container, settings: Settings | None, served: bool, 
 
 def _read(path: str) -> str:
     try:
-        text = os.fsdecode(wholefile.read(path))
+        text = os.fsdecode(smallfile.read(path))
     except FileNotFoundError:
         # A host may well have neither hosts nor resolv.conf.
         return ""

@@ -50,7 +50,7 @@ def sha256() -> Hash:
     return hashlib.sha256()
 
 
-def append(fd: int, data: bytes) -> None:
+def append(fd: int, data: bytes | memoryview) -> None:
     """Write all of the data to the file of an unfinished blob. Raises NoSpace when it cannot be written."""
     view = memoryview(data)
     try:
@@ -80,7 +80,7 @@ class Incoming:
             self._fd = -1
             os.unlink(self._path)
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """Append the data; returns its length. Raises NoSpace when the disk is nearly full."""
         self._hash.update(data)
         append(self._fd, data)

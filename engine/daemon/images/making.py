@@ -128,7 +128,7 @@ def _shrinks(block: bytearray) -> bool:
 class _Tee(io.RawIOBase):
     """A raw stream of the bytes of `source`, which also writes them to `sink`."""
 
-    def __init__(self, source: Source, sink: Incoming | _Squeezer):
+    def __init__(self, source: Peeked | Unpacked, sink: Incoming | _Squeezer):
         self._source = source
         self._sink = sink
 
@@ -138,11 +138,10 @@ class _Tee(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         """Fill the buffer with what the source has at once, and write the same to the sink."""
-        view = memoryview(buffer)
-        data = self._source.read(min(len(view), _CHUNK))
-        view[: len(data)] = data
-        self._sink.write(data)
-        return len(data)
+        view = memoryview(buffer)[:_CHUNK]
+        count = self._source.readinto(view)
+        self._sink.write(view[:count])
+        return count
 
     def drain(self) -> None:
         """Read the rest of the source, so that the sink gets all of it."""

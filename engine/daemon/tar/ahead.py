@@ -1,8 +1,7 @@
-"""A read-ahead thread for a stream: it reads (so decompresses and hashes) the next blocks while the caller uses the
-last.
+"""A read-ahead thread for a stream: it reads, and so decompresses, the next blocks while the caller uses the last.
 
 The thread belongs to the caller that made the `Ahead`, and ends at the latest with its context. It holds a few blocks
-only. zlib, the hashes and write(2) release the interpreter lock, so a layer takes the time of the slower side, not the
+only. zlib, a hash and write(2) release the interpreter lock, so a layer takes the time of the slower side, not the
 sum of both.
 """
 

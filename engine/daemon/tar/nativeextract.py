@@ -81,10 +81,13 @@ class PlainMembers:
         ended = lib.mux_extract_feed(self._extract, data + self._at, len(self._held) - self._at, told)
         self._at += told.done
         directories = ffi.buffer(told.directories, told.directories_size)[:]
-        self._work.made(told.size, told.counted, _directories(directories))
-        if ended < 0:
+        try:
+            self._work.made(told.size, told.counted, _directories(directories))
+            if ended < 0:
+                raise OSError(-ended, os.strerror(-ended))
+        except OSError as error:
             name = ffi.string(lib.mux_extract_name(self._extract)).decode("utf-8", "surrogateescape")
-            raise failure(name, OSError(-ended, os.strerror(-ended)))
+            raise failure(name, error) from error
         return ended
 
 

@@ -57,7 +57,10 @@ def unpack(stream: io.BufferedIOBase, root_fd: int, overlay: bool, opaque: str =
                 work.add(entry, reader)
             except OSError as error:
                 raise failure(entry.name, error) from error
-        work.settle_directories()
+        try:
+            work.settle_directories()
+        except OSError as error:
+            raise failure(str(error.filename or "."), error) from error
         return Unpacked(work.size, tuple(work.implied))
 
 

@@ -1,6 +1,7 @@
 """Unpacking layers: hostile paths and links, whiteouts as files, duplicates; what needs root is in tests/images."""
 
 import contextlib
+import errno
 import io
 import os
 import stat
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.images.layers import unpack as layers
+from engine.daemon.tar import extract
 from engine.daemon.tar.space import NoSpace
-from engine.errors import EngineError, Invalid
+from engine.errors import EngineError, Invalid, SystemFailure
 from tests.unit.images.made import archive, directory, files_below, link, member, symlink
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -204,3 +206,16 @@ def test_no_archive_touches_anything_outside(tmp_path_factory, members):
     assert (above / "b").read_text() == "untouched"
     assert files_below(above / "a") == set()
     assert {path.name for path in above.iterdir()} <= {"a", "b", "layer"}
+
+
+@pytest.mark.parametrize("most", [1, 1000])
+def test_a_host_that_cannot_set_a_directorys_time_is_told_in_words(tmp_path, monkeypatch, most):
+    """In the midst of a layer with many directories, and at its end."""
+
+    def full(work):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(extract, "_MOST_WAITING", most)
+    monkeypatch.setattr(extract.Extraction, "settle_directories", full)
+    with pytest.raises(SystemFailure, match=r"^failed to unpack '.*': too many open files$"):
+        unpack(tmp_path, directory("a"), directory("b"), directory("c"))
