@@ -83,4 +83,4 @@ def _restore() -> None:
     if before:
         os.environ[_PATH] = before
     else:
-        del os.environ[_PATH]
+        os.environ.pop(_PATH, None)

@@ -1,14 +1,12 @@
 """Writes a small file so that after a crash or a loss of power it is either complete and on the disk, or not changed at
-all; and reads one with few calls.
+all.
 
-Keeps no state. Writing is meant for files of the data root that are written once: each write costs two fsyncs, unless
+Keeps no state. It is meant for files of the data root that are written once: each write costs two fsyncs, unless
 the caller leaves them to a later `sync_all`.
 """
 
 import contextlib
 import os
-
-_PIECE = 16 * 1024
 
 
 def write(path: str, text: str, *, synced: bool = True) -> None:
@@ -40,27 +38,15 @@ def write(path: str, text: str, *, synced: bool = True) -> None:
 
 def sync_all(directory: str, but: str) -> None:
     """Make the files in a directory durable, and their names, but not files whose names begin so. Raises OSError."""
-    for each in os.scandir(directory):
-        if each.is_file(follow_symlinks=False) and not each.name.startswith(but):
-            descriptor = os.open(each.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+    with os.scandir(directory) as entries:
+        for each in entries:
+            if each.is_file(follow_symlinks=False) and not each.name.startswith(but):
+                descriptor = os.open(each.path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
     sync_directory(directory)
-
-
-def read(path: str) -> bytes:
-    """The content of a file, by four system calls where Python's own file objects take seven. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        content = piece = os.read(descriptor, _PIECE)
-        while piece:
-            piece = os.read(descriptor, _PIECE)
-            content += piece
-        return content
-    finally:
-        os.close(descriptor)
 
 
 def sync_directory(path: str) -> None:

@@ -16,7 +16,7 @@ _SYNC_FILE_RANGE_WRITE = 2
 def begin(fd: int, start: int, count: int) -> None:
     """Have the kernel begin to write these bytes of a file (sync_file_range(2)).
 
-    It waits for nothing, and whether it can is of no matter: this makes nothing durable.
+    It seldom waits, for room in the disk's queue. Whether it can begin is of no matter: this makes nothing durable.
     """
     _sync_file_range(fd, start, count, _SYNC_FILE_RANGE_WRITE)
 

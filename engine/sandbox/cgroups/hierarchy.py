@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from engine.dataclass import replace
 from engine.errors import Invalid, SystemFailure
-from engine.kernel import reasons, wholefile
+from engine.kernel import reasons, smallfile
 from engine.sandbox.cgroups import slices, subtree
 from engine.sandbox.device_rules import DEFAULT
 from engine.sandbox.spec import Limits
@@ -370,7 +370,7 @@ def write(path: str, value: str) -> None:
 
 def read(path: str) -> str:
     """The text of a cgroup's file. Raises OSError."""
-    return wholefile.read(path).decode()
+    return smallfile.read(path).decode()
 
 
 def counter(path: str, name: str) -> int:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.kernel import sealing
+
 PROJECT = Path(__file__).resolve().parents[3]
 SCRIPT = """
 import os, sys
@@ -65,3 +67,14 @@ def test_python_that_ignores_its_variables_keeps_its_options(script: Path) -> No
     code = f"import sys; sys.path.insert(0, {str(PROJECT)!r})\n{SCRIPT}"
     _, about, sealed = said("-I", "-c", code)
     assert (about.split()[-3:], sealed) == (["0", "True", "None"], "True []")
+
+
+@pytest.mark.parametrize("before", ["", "/there"])
+def test_who_has_taken_pythonpath_away_meanwhile_is_no_obstacle(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+    """Such as a wrapper between the two starts."""
+    monkeypatch.setenv(sealing._PATH_BEFORE, before)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    sealing._restore()
+    assert os.environ.get("PYTHONPATH", "") == before and sealing._PATH_BEFORE not in os.environ
+    monkeypatch.delenv("PYTHONPATH", raising=False)

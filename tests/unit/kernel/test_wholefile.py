@@ -47,12 +47,3 @@ def test_an_engine_id_is_whole_or_not_there(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         dataroot.engine_id(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("size", [0, 1, 16 * 1024, 16 * 1024 + 1, 100_000])
-def test_all_of_a_file_is_read(tmp_path, size):
-    content = os.urandom(size)
-    (tmp_path / "x").write_bytes(content)
-    assert wholefile.read(f"{tmp_path}/x") == content
-    with pytest.raises(FileNotFoundError):
-        wholefile.read(f"{tmp_path}/missing")
