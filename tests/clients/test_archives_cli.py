@@ -1,13 +1,16 @@
 """docker save, load, import and export, and the same by the SDK: every option, by files and by pipes."""
 
+import base64
 import gzip
 import io
 import json
 import tarfile
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from tests.harness import web
 from tests.harness.registry import architecture
 
 OTHER = "arm64" if architecture() == "amd64" else "amd64"
@@ -144,6 +147,31 @@ def test_import_from_the_web(docker, daemon, served):
     # Without a scheme, and without a name.
     answer = daemon.request("POST", f"/images/create?fromSrc={url.removeprefix('http://')}/root.tar")
     assert answer.lines[-1]["status"].startswith("sha256:")
+
+
+@pytest.mark.parametrize("path", ["/a%20b/r%C3%A9", "/a%2520b/r%25C3%25A9"])
+def test_import_of_a_path_with_escapes(daemon, busybox, served, path):
+    """Escaped once for the path, or once more for the request's parameter: dockerd asks for the same file."""
+    url = served({"/a%20b/r%C3%A9": (200, {}, _tar())})
+    answer = daemon.request("POST", f"/images/create?fromSrc={url}{path}")
+    assert answer.status == 200, answer
+    assert answer.lines[0]["status"] == f"Downloading from {url}/a%20b/r%C3%A9"
+
+
+def test_import_with_the_credentials_of_the_url(daemon, busybox, served, monkeypatch):
+    """Nobody else's are sent."""
+    seen = []
+
+    def page(self):
+        seen.append(self.headers.get("Authorization"))
+        self.send_error(404)
+
+    monkeypatch.setattr(web._Handler, "do_GET", page)
+    url = served({})
+    for place in (url.replace("://", "://us%40er:p%3Aw@"), url):
+        answer = daemon.request("POST", f"/images/create?fromSrc={quote(place)}/x")
+        assert answer.status == 404, answer
+    assert seen == [f"Basic {base64.b64encode(b'us@er:p:w').decode()}", None]
 
 
 def test_import_from_the_web_that_fails_is_a_plain_error(docker, daemon, served):

@@ -5,26 +5,26 @@ silent for a minute or sends below a minimum rate is given up, and more bytes th
 words of Go's HTTP client. No credentials are sent. Other protocols, and files of the host, are not supported.
 """
 
+import base64
 import contextlib
 import http.client
-import re
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 
+from engine.daemon.images.archives import weburl
 from engine.daemon.images.registry import transport
 from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
-from engine.literals import quoted
 
 _KINDS = {400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound}
 _PIECE = 256 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 10
 _ERROR_TEXT = 1024
-_ESCAPE = re.compile(r"%.{0,2}")
 _TELL_SECONDS = 0.1
 _LOOK_SECONDS = 0.5
 # Enough for a root filesystem or a file of a build. A client sends anything larger as the request's body.
@@ -149,18 +149,27 @@ def told(url: str, progress: Callable[[Object], None]) -> Iterator[Remote]:
 
 
 def _get(connections: Transport, url: str) -> Answer:
+    url = weburl.normal(url)
     try:
         scheme, host, port, target = transport.split_url(url)
-    except (SystemFailure, ValueError) as error:
-        raise Invalid(f'Get "{url}": unsupported protocol scheme or no host in request URL') from error
-    if ":" not in host and (escape := _ESCAPE.search(host)):  # the zone of an IPv6 address has one
-        raise Invalid(f"parse {quoted(url)}: invalid URL escape {quoted(escape[0].upper())}")
+    except SystemFailure as error:  # a port or an IPv6 address that is none
+        raise Invalid(str(error)) from error
     try:
         origin = Origin(scheme, host, port)
         # A new connection for each request: unread bytes of one answer must not come before the next answer.
-        return connections.send("GET", origin, target, {"Host": origin.netloc, "Connection": "close"})
+        headers = {"Host": origin.netloc, "Connection": "close", **_authorization(url)}
+        return connections.send("GET", origin, target, headers)
     except ConnectFailure as error:
         raise SystemFailure(f'Get "{url}": {error}') from error
+
+
+def _authorization(url: str) -> dict[str, str]:
+    """The header for the credentials that the URL has."""
+    user, at, _ = urllib.parse.urlsplit(url).netloc.rpartition("@")
+    if not at:
+        return {}
+    name, _, password = (urllib.parse.unquote_to_bytes(part) for part in user.partition(":"))
+    return {"Authorization": f"Basic {base64.b64encode(name + b':' + password).decode()}"}
 
 
 def _refused(url: str, answer: Answer) -> EngineError:

@@ -16,12 +16,13 @@ from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # each is loaded by the first request for it
     from engine.daemon.api import registryauth
-    from engine.daemon.images.archives import remote
+    from engine.daemon.images.archives import remote, weburl
     from engine.daemon.images.verbs import import_, listing, pull
     from engine.daemon.images.verbs import remove as removal
 else:
     registryauth = late("engine.daemon.api.registryauth")
     remote = late("engine.daemon.images.archives.remote")
+    weburl = late("engine.daemon.images.archives.weburl")
     import_ = late("engine.daemon.images.verbs.import_")
     listing = late("engine.daemon.images.verbs.listing")
     removal = late("engine.daemon.images.verbs.remove")
@@ -58,7 +59,7 @@ def _import(engine: DaemonParts, request: Request, progress: Progress) -> None:
     if source == "-":
         _import_stream(engine, request, progress, source, request.body)
         return
-    url = source if "://" in source else f"http://{source}"
+    url = weburl.normal(source if "://" in source else f"http://{source}")
     with remote.told(url, progress) as stream:
         _import_stream(engine, request, progress, url, stream)
 
