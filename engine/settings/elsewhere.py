@@ -15,7 +15,7 @@ from engine.literals import boolean
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """One option without its part. note: the line of the log about a value that changes nothing; empty for none.
+    """One option without its part. note: why a value changes nothing, for the log; empty where only refusals are told.
 
     refusal: why any other value is refused; empty where every value changes nothing
     harmless: whether a value changes nothing, where there is a refusal
@@ -129,7 +129,10 @@ _WITHOUT = (
         _text("userland-proxy-path", "Nothing: the userland proxy is a part of the engine", "path"),
         "the userland proxy is a part of the engine, which runs no other program in its place",
     ),
-    Without(_flag("raw-logs", "Nothing: the lines of the log have full timestamps and no colours anyway")),
+    Without(
+        _flag("raw-logs", "Nothing: the lines of the log have full timestamps and no colours anyway"),
+        "the lines of the log have full timestamps and no colours anyway",
+    ),
     Without(
         Option(
             "firewall-backend",
@@ -137,7 +140,8 @@ _WITHOUT = (
             check=_backend,
             value="backend",
             key="firewall-backend",
-        )
+        ),
+        "the rules are made with nf_tables anyway",
     ),
     Without(
         Option(
@@ -148,7 +152,8 @@ _WITHOUT = (
             default=(),
             value="option",
             key="storage-opts",
-        )
+        ),
+        "no kernel on which this engine runs needs it",
     ),
     Without(
         _flag("rootless", "Nothing: a daemon that a user other than root starts is that user's own anyway"),

@@ -1,7 +1,10 @@
 """A daemon with live-restore off stops its containers with itself, as dockerd does, and leaves nothing on the host."""
 
+import contextlib
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -37,6 +40,16 @@ def begun(daemon: Daemon, script: str = TRAPS, policy: str = "no", **host: objec
     return one
 
 
+def processes(title: str) -> list[int]:
+    """Those that are called so."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as line:
+            if line.read().startswith(title):
+                found.append(int(pid))
+    return found
+
+
 def state(daemon: Daemon, one: str) -> dict:
     """The State of its inspect."""
     return daemon.inspect(one)["State"]
@@ -51,6 +64,34 @@ def test_a_stop_of_the_daemon_stops_each_with_its_signal_and_its_time(ending: Da
     ending.start()
     assert [state(ending, one)["ExitCode"] for one in (polite, deaf)] == [7, 137]
     assert ending.logs(polite).endswith(b"told\n")
+
+
+def test_the_end_of_the_daemon_waits_for_a_container_as_long_as_shutdown_timeout_says(world) -> None:
+    """For one whose end nobody tells: its monitor was halted. Without the option it would be given up after 5 seconds.
+
+    The wait of a negative number ends when the monitor goes on, and the exit code is not lost.
+    """
+    for number in ("7", "-1"):
+        daemon = world.daemon([OFF, "--default-stop-timeout=0", f"--shutdown-timeout={number}"]).start()
+        daemon.import_busybox()
+        one = begun(daemon, DEAF)
+        (monitor,) = processes(f"engine monitor {one[:12]}")
+        os.kill(monitor, signal.SIGSTOP)
+        began = time.monotonic()
+        daemon.process.terminate()
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                daemon.process.wait(6.5)
+            if number == "7":
+                daemon.process.wait(20)
+                assert 7 <= time.monotonic() - began < 12
+                assert f"container {one[:12]}" in daemon.log and "did not end after SIGKILL" in daemon.log
+        finally:
+            os.kill(monitor, signal.SIGCONT)
+        assert daemon.process.wait(20) == 0
+        daemon.start()
+        assert state(daemon, one)["ExitCode"] == 137
+        daemon.close()
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,18 @@ def test_a_daemon_without_a_default_bridge(host: Namespaces, world) -> None:
         assert "eth0" in one.shell("ls /sys/class/net", HostConfig={"NetworkMode": "other"})
 
 
+def test_the_default_networks_gateway_of_ipv6_is_the_one_that_is_named(host: Namespaces, world) -> None:
+    """--default-gateway-v6: the container's route leads there, and the bridge keeps its own address."""
+    options = ["--ipv6", "--fixed-cidr-v6", "fd55::/64", "--default-gateway-v6", "fd55::9"]
+    with daemon(host, world.directory(), *options) as one:
+        one.import_busybox()
+        on = {"HostConfig": {"NetworkMode": "bridge"}}
+        assert one.shell("ip -6 route show default", **on).startswith("default via fd55::9 dev eth0")
+        held = one.create("sleep", "60", **on)
+        one.begin(held)
+        assert one.inspect(held)["NetworkSettings"]["Networks"]["bridge"]["IPv6Gateway"] == "fd55::9"
+
+
 def test_the_settings_of_the_default_network_are_obeyed(host: Namespaces, world) -> None:
     """Addresses, ranges, gateway and MTU, as a container sees them."""
     options = [

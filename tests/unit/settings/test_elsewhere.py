@@ -21,12 +21,21 @@ def made(*arguments):
         ["--userland-proxy-path=/usr/bin/docker-proxy"],
         ["--rootless"],
         ["-r"],
+        ["--raw-logs"],
+        ["--firewall-backend=nftables"],
+        ["--storage-opt=overlay2.override_kernel_check=true"],
     ],
     ids=" ".join,
 )
 def test_what_changes_nothing_is_taken_with_one_line(arguments):
     (note,) = made(*arguments).notes
     assert note.partition(" has no effect: ")[2]
+
+
+def test_each_option_of_which_the_table_says_nothing_has_its_line():
+    """As engine/README.md says of them all."""
+    silent = [each.option.name for each in elsewhere._WITHOUT if bool(each.note) is each.option.help.startswith("Refu")]
+    assert silent == []
 
 
 @pytest.mark.parametrize(
@@ -45,10 +54,10 @@ def test_what_would_change_something_is_refused_in_words(arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--cri-containerd=false"], ["--nri-opts=enable=false"], ["--raw-logs"]],
+    [["--cri-containerd=false"], ["--nri-opts=enable=false"], ["--network-diagnostic-port=0"]],
     ids=" ".join,
 )
-def test_what_the_daemon_does_anyway_is_taken_silently(arguments):
+def test_what_is_off_anyway_may_be_switched_off(arguments):
     assert made(*arguments).notes == ()
 
 

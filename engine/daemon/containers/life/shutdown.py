@@ -30,15 +30,16 @@ def stop_all(engine: ContainerParts, needs: Callable[[float], None]) -> None:
 
     needs: called with the seconds that the slowest container may take
     """
+    given_up: set[str] = set()
     # A start that had begun before the API was stopped may succeed after the first look.
     for _ in range(_ROUNDS):
-        running = [each for each in engine.containers.all() if each.snapshot().running]
+        running = [each for each in engine.containers.all() if each.snapshot().running and each.id not in given_up]
         if not running:
             return
         log.info("stopping %d containers", len(running))
         longest = max(_seconds(engine, each) for each in running)
         needs(longest + kill.KILLED_SECONDS)
-        _stop(engine, running, _patience(engine, longest))
+        given_up.update(_stop(engine, running, _patience(engine, longest)))
 
 
 def stop_left(engine: ContainerParts) -> list[Container]:
@@ -65,7 +66,8 @@ def _patience(engine: ContainerParts, longest: float) -> float:
     return _FOREVER if most < 0 else max(most, longest + _GRACE)
 
 
-def _stop(engine: ContainerParts, running: Iterable[Container], patience: float) -> None:
+def _stop(engine: ContainerParts, running: Iterable[Container], patience: float) -> list[str]:
+    """Stop these containers; returns the ids of those that have not ended in time."""
     began = time.monotonic()
     told = [(began + _seconds(engine, each), each, run) for each in running if (run := _tell(engine, each)) is not None]
     late = []
@@ -73,13 +75,16 @@ def _stop(engine: ContainerParts, running: Iterable[Container], patience: float)
         if not kill.await_end(container, run, max(0.0, deadline - time.monotonic())):
             _send(engine, container, signal.SIGKILL, run)
             late.append((container, run))
-    _await_killed(late, began + patience)
+    return _await_killed(late, began + patience)
 
 
-def _await_killed(killed: Iterable[tuple[Container, int]], deadline: float) -> None:
+def _await_killed(killed: Iterable[tuple[Container, int]], deadline: float) -> list[str]:
+    given_up = []
     for container, run in killed:
         if not kill.await_end(container, run, max(0.0, deadline - time.monotonic())):
             log.error("container %s did not end after SIGKILL", container.id)
+            given_up.append(container.id)
+    return given_up
 
 
 def _seconds(engine: ContainerParts, container: Container) -> float:

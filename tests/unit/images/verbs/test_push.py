@@ -61,6 +61,40 @@ def test_the_lines_of_a_push(store, shelf):
     assert held == {part["digest"] for part in (manifest["config"], *manifest["layers"])}
 
 
+@pytest.mark.parametrize("most", [1, 3])
+def test_no_more_uploads_at_once_than_the_daemon_was_told(store, shelf, most):
+    """Of two pushes side by side: from an upload's first request to its last, as the registry sees them."""
+    lock, full, under_way, peak = threading.Condition(), [], set(), []
+
+    def watch(handler) -> bool:
+        path = handler.path.partition("?")[0]
+        if handler.command not in ("PATCH", "PUT") or path not in shelf.uploads:
+            return False
+        with lock:
+            under_way.add(path)
+            peak.append(len(under_way))
+            lock.notify_all()
+            # Held until as many are here as are allowed, for once: then the bound is reached and no more than that.
+            if not full and lock.wait_for(lambda: len(under_way) >= most or full, 30):
+                full.append(path)
+                lock.notify_all()
+        shelf.serve(handler)
+        if handler.command == "PUT":
+            with lock:
+                under_way.discard(path)
+        return True
+
+    store.settings = dataclass.replace(store.settings, max_concurrent_uploads=most)
+    shelf.hook = watch
+    names = [("a/b", "1"), ("c/d", "1")]
+    pushes = [threading.Thread(target=pushed, args=(store, shelf, *each)) for each in names]
+    for each in pushes:
+        each.start()
+    for each in pushes:
+        each.join(60)
+    assert max(peak) == most and len(shelf.blobs) == 18
+
+
 def test_what_is_there_is_not_sent_again(store, shelf):
     pushed(store, shelf, "a/b", "1")
     shelf.asked.clear()
