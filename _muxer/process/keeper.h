@@ -27,10 +27,8 @@ int settle(void);
 /* In the spawner: finds the place in memory of a process's command line, and of its variables. */
 void find_title(struct mux_stay *stay);
 
-/* In the spawner: finds the memory that only Python needs. keep_ballast: children that are forked from now on do not get
- * it (true), or get it again. */
-void find_ballast(const struct mux_stay *stay);
-void keep_ballast(bool kept);
+/* In the spawner, before its first fork: has forks copy nothing of the memory that only Python needs. */
+void stow_ballast(const struct mux_stay *stay);
 
 /* Closes the descriptors of the request. */
 void close_request(struct mux_stay *stay);

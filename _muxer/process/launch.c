@@ -61,10 +61,7 @@ static pid_t fork_with(bool own_pids, int *pidfd) {
     struct clone_request request = {.flags = CLONE_PIDFD | (own_pids ? CLONE_NEWPID : 0),
                                     .pidfd = (uint64_t)(uintptr_t)pidfd,
                                     .exit_signal = SIGCHLD};
-    keep_ballast(true);
-    pid_t child = (pid_t)syscall(SYS_clone3, &request, sizeof request);
-    if (child != 0) keep_ballast(false); /* this process may have to run Python yet */
-    return child;
+    return (pid_t)syscall(SYS_clone3, &request, sizeof request);
 }
 
 /* Tells the daemon that there will be no container, and why. */

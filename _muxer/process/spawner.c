@@ -181,7 +181,7 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares) {
     find_title(stay);
     if (stay->place) stay->place = strdup(stay->place); /* else it lies among Python's objects */
     if (births && !stay->place) return -ENOMEM;
-    find_ballast(stay);
+    stow_ballast(stay);
     for (;;) {
         struct kind *kind = spares ? time_for_spare(requests, kinds) : NULL;
         if (kind) {
