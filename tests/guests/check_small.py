@@ -14,7 +14,7 @@ NEEDLESS = (
 TEN = 10
 MB = 1 << 20
 # What the engine may take for ten containers, in memory of its own (PSS) with Python's files: the daemon, the spawner,
-# and a monitor of some 2 MB for each container.
+# and a monitor of 2.6 MB for each container.
 MOST = 64 * MB
 
 
