@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("busybox")
 
 GOOD_NAMES = ("ab", "a.b", "a_b-c", "0z", "A" * 200)
 BAD_NAMES = ("-bad", "a b", "a/b", "a", "ä", ".a", "a\n")
+NO_CONFIG = "config cannot be empty in order to create a container"
 # (HostConfig or Config fields, status, text): see the transcript, calls 28 to 91.
 UNBUILT = [
     ({"Cgroup": "some"}, "Cgroup"),
@@ -23,6 +24,31 @@ def post(daemon: Daemon, body: dict, name: str = "") -> tuple[int, object]:
     """Create and answer (status, JSON)."""
     answer = daemon.request("POST", "/containers/create" + (f"?name={quote(name, safe='')}" if name else ""), body)
     return answer.status, answer.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "invalid JSON: EOF"),
+        (b" ", "invalid JSON: EOF"),
+        (b"null", NO_CONFIG),
+        (b"{}", NO_CONFIG),
+        (b'{"HostConfig": {"NetworkMode": "none"}}', NO_CONFIG),
+        (b'{"HostConfig": {}, "NetworkingConfig": {}}', NO_CONFIG),
+    ],
+)
+def test_an_empty_body_and_one_without_config_are_refused(daemon: Daemon, body: bytes, words: str) -> None:
+    """In docker's words; the first is call 22 of the transcript."""
+    answer = daemon.request("POST", "/containers/create", body, {"Content-Type": "application/json"})
+    assert (answer.status, answer.message) == (400, words)
+
+
+def test_a_body_that_is_not_sent_is_an_empty_one(daemon: Daemon) -> None:
+    """Without a Content-Type, and without a Content-Length."""
+    with daemon.connection() as connection:
+        connection.send(b"POST /containers/create HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = connection.read_answer()
+    assert (answer.status, answer.message) == (400, "invalid JSON: EOF")
 
 
 def test_an_id_is_64_hex_digits(daemon: Daemon, container: Callable[..., str]) -> None:

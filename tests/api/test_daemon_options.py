@@ -1,36 +1,27 @@
 """The daemon's options that containers, clients and the log notice, each from the outside."""
 
+import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.harness.daemon import PROJECT, Daemon
+from tests.harness import inplace
+from tests.harness.daemon import Daemon
 from tests.harness.fixtures import running
 from tests.harness.http import Connection
 from tests.harness.listening import until
+from tests.harness.plugin import Volumes
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
 
-def program(name: str, place: Path) -> Path:
-    """The daemon's program under another name, as a link of pip's command is."""
-    script = place / name
-    script.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(PROJECT)!r})\n"
-        "from engine.__main__ import daemon\nsys.exit(daemon())\n"
-    )
-    script.chmod(0o755)
-    return script
-
-
 def named(name: str, place: Path, *words: str) -> subprocess.CompletedProcess:
-    """Run it."""
-    return subprocess.run([program(name, place), *words], capture_output=True, text=True, timeout=60)
+    """Run the daemon's program under a name."""
+    return subprocess.run([inplace.program(name, place), *words], capture_output=True, text=True, timeout=60)
 
 
 def test_a_program_called_dockerd_checks_its_configuration_and_says_so_on_stderr(world) -> None:
@@ -59,29 +50,51 @@ def test_each_name_has_a_version_and_a_help_of_its_own(world) -> None:
     )
 
 
-def test_a_daemon_called_dockerd_is_found_where_dockerd_is(world) -> None:
-    """With no option at all: on a host that has dockerd's configuration file, and neither its group nor its state."""
+@pytest.mark.parametrize("group", ["", "docker:x:4321:"], ids=["no group", "group"])
+def test_a_daemon_called_dockerd_is_found_where_dockerd_is(world, group: str) -> None:
+    """A link, with no option at all, on a host with dockerd's configuration file; the socket is its group's, if any."""
     place = world.directory()
     (place / "daemon.json").write_text('{"debug": true, "labels": ["a=b"], "iptables": false, "ip6tables": false}')
-    lines = (
-        *(f"mount -t tmpfs none {each}" for each in ("/run", "/var/lib", "/etc")),
-        *("mkdir /etc/docker", f"cp {place}/daemon.json /etc/docker", f"exec {program('dockerd', place)}"),
-    )
-    shell = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", "; ".join(lines)]
-    with open(place / "log", "wb") as log:
-        process = subprocess.Popen(world.machine().command(shell), stdout=log, stderr=log)
-    try:
-        root = Path(f"/proc/{process.pid}/root")
-        until(lambda: process.poll() is not None or "ready: " in (place / "log").read_text())
-        assert process.poll() is None, (place / "log").read_text()
-        assert (root / "run/docker.pid").read_text() == f"{process.pid}\n"
+    (place / "group").write_text(f"root:x:0:\n{group}\n")
+    dockerd = inplace.program("dockerd", place)
+    assert dockerd.is_symlink()
+    prepare = ("mkdir /etc/docker", f"cp {place}/group /etc", f"cp {place}/daemon.json /etc/docker")
+    with inplace.running(world.machine(), place, dockerd, prepare) as root:
         assert (root / "var/lib/engine/engine.db").exists() and not (root / "var/lib/docker").exists()
         with Connection(root / "run/docker.sock") as connection:
             info = connection.request("GET", "/info").json()
         assert (info["Labels"], info["Debug"], info["DockerRootDir"]) == (["a=b"], True, "/var/lib/engine")
-    finally:
-        process.terminate()
-        assert process.wait(60) == 0
+        status = (root / "run/docker.sock").stat()
+        assert (status.st_gid, status.st_mode & 0o777) == (4321 if group else 0, 0o660)
+
+
+def test_plugins_are_found_in_each_of_dockers_directories(world, tmp_path: Path) -> None:
+    """By name: a socket, a spec and a JSON file that say where the socket is, each in a directory of its own."""
+    place = world.directory()
+    over = "mount -t overlay none -o lowerdir=/usr/lib,upperdir=/run/over,workdir=/run/work /usr/lib"
+    prepare = (
+        *(
+            "mkdir -p /run/docker/plugins /etc/docker/plugins /run/over /run/work",
+            over,
+            "mkdir -p /usr/lib/docker/plugins",
+        ),
+        "echo unix:///run/second.sock > /etc/docker/plugins/second.spec",
+        """echo '{"Name": "third", "Addr": "unix:///run/third.sock"}' > /usr/lib/docker/plugins/third.json""",
+        """echo '{"iptables": false, "ip6tables": false}' > /etc/docker/daemon.json""",
+    )
+    sockets = {"first": "run/docker/plugins/first.sock", "second": "run/second.sock", "third": "run/third.sock"}
+    with contextlib.ExitStack() as stack:
+        dockerd = inplace.program("dockerd", place)
+        root = stack.enter_context(inplace.running(world.machine(), place, dockerd, prepare))
+        for name, path in sockets.items():
+            plugin = stack.enter_context(Volumes(tmp_path / name).serving(root / path))
+            with Connection(root / "run/docker.sock") as connection:
+                body = {"Name": f"of-{name}", "Driver": name}
+                answer = connection.request("POST", "/volumes/create", body)
+            assert (answer.status, list(plugin.volumes)) == (201, [f"of-{name}"]), answer
+        with Connection(root / "run/docker.sock") as connection:
+            refused = connection.request("POST", "/volumes/create", {"Name": "x", "Driver": "fourth"})
+        assert refused.status in (400, 404) and "fourth" in refused.message
 
 
 def test_a_data_root_of_dockerd_is_refused_and_left_as_it_is(world) -> None:

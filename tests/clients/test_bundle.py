@@ -13,9 +13,10 @@ import pytest
 import _muxer
 from tests.api import building
 from tests.api.networking import subnet
-from tests.harness import execs, users
+from tests.harness import execs, inplace, users
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import World
+from tests.harness.http import Connection
 from tests.harness.listening import until
 from tests.harness.sleeping import Listening
 from tests.harness.users import UID
@@ -109,6 +110,17 @@ def test_it_runs_by_itself_and_as_the_daemons_name(file: Path, tmp_path: Path) -
     assert says(tmp_path / "dockerd", "--help").startswith("Usage: dockerd [OPTIONS]")
     assert says(tmp_path / "dockerd", "--version").startswith("Docker version ")
     assert f"ExecStart={sys.executable} {file} daemon -H fd://" in says(sys.executable, file, "install-units", "--show")
+
+
+def test_a_link_to_the_file_is_a_dockerd(world: World, file: Path) -> None:
+    """With dockerd's socket, pid file and configuration file, and nothing said."""
+    place = world.directory()
+    shutil.copy2(file, place / "engine.pyz")
+    prepare = ("mkdir /etc/docker", """echo '{"labels": ["a=b"], "iptables": false}' > /etc/docker/daemon.json""")
+    dockerd = inplace.linked("dockerd", place / "engine.pyz")
+    with inplace.running(world.machine(), place, dockerd, prepare) as root:
+        with Connection(root / "run/docker.sock") as connection:
+            assert connection.request("GET", "/info").json()["Labels"] == ["a=b"]
 
 
 def test_containers_run_and_the_muxer_is_in_memory(packed: Packed) -> None:

@@ -260,10 +260,10 @@ class Stored(NamedTuple):
 
 @pytest.fixture(scope="module")
 def stored(world: World) -> Stored:
-    """Where a newer dockerd would have put it: Debian's containerd has made the image and the snapshots.
+    """Where a newer dockerd would have put it: Debian's containerd 1.6 has made the image and the snapshots.
 
     The container is Debian's dockerd's. Of its records two fields are those of a newer one: the driver, and the image,
-    which such a dockerd names by its digest.
+    which such a dockerd names by its digest. `ctr` says what that dockerd would say to containerd.
     """
     place = world.directory() / "o"
     with Dockerd(place) as dockerd:
@@ -289,10 +289,19 @@ def stored(world: World) -> Stored:
         digest = next(line.split()[2] for line in ctr("images", "list").splitlines() if "/stored:1" in line)
         chains = [line.split()[0] for line in ctr("snapshots", "list").splitlines()[1:] if "Committed" in line]
         top = next(each for each in chains if not any(each == line.split()[1] for line in _snapshots(ctr)))
-        ctr("snapshots", "prepare", container, top)
-        mounts = ctr("snapshots", "mounts", "/mnt", container)
-        (upper,) = re.findall("upperdir=([^, ]+)", mounts)
-        Path(upper, "own").write_text("of the container\n")
+
+        def prepared(key: str, parent: str) -> Path:
+            ctr("snapshots", "prepare", key, parent)
+            (upper,) = re.findall("upperdir=([^, ]+)", ctr("snapshots", "mounts", "/mnt", key))
+            return Path(upper)
+
+        # As dockerd's containerd.PrepareSnapshot: its init layer with places for mounts, and the container's own above.
+        init = prepared(f"{container}-init-key", top)
+        (init / "etc").mkdir()
+        (init / "etc/resolv.conf").touch()
+        (init / ".dockerenv").touch()
+        ctr("snapshots", "commit", f"{container}-init", f"{container}-init-key")
+        (prepared(container, f"{container}-init") / "own").write_text("of the container\n")
     record = place / "d/containers" / container / "config.v2.json"
     told = json.loads(record.read_text())
     record.write_text(json.dumps({**told, "Driver": "overlayfs", "Image": digest}))
