@@ -140,6 +140,7 @@ class ffi:
         title_size: int
         event: ffi.Event
         pump: ffi.Pump
+        pump_place: ffi.CData
         log: ffi.Log
         waiters: ffi.Waiters
         has_ended: int
@@ -186,9 +187,6 @@ class ffi:
     @overload
     @staticmethod
     def new(cdecl: Literal["struct mux_extracted *"]) -> Extracted: ...
-    @overload
-    @staticmethod
-    def new(cdecl: Literal["struct mux_stay *"]) -> Stay: ...
     @overload
     @staticmethod
     def new(cdecl: Literal["struct mux_query *"], init: Mapping[str, int | ffi.CData]) -> Query: ...
@@ -296,6 +294,7 @@ class _Lib:
         self, lines: ffi.Lines, fd: int, offset: ffi.Numbers, path: bytes, changes: int, ended_fd: int, /
     ) -> int: ...
     def mux_lines_time(self, lines: ffi.Lines, /) -> int: ...
+    def mux_stay_new(self) -> ffi.Stay: ...
     def mux_spawn(self, requests: int, stay: ffi.Stay, spares: bool, /) -> int: ...
     def mux_be_born(
         self,

@@ -207,13 +207,18 @@ struct mux_stay {
     char *title; /* where the command line is in memory, with room for title_size bytes; NULL: unknown */
     uint32_t title_size;
     struct mux_event event;
-    struct mux_pump *pump; /* its log is the one below */
+    struct mux_pump *pump;    /* it lies at pump_place, and its log is the one below */
+    uint64_t pump_place[192]; /* beside the other fields, so that a keeper writes to few pages */
     struct mux_log log;
     struct mux_waiters *waiters; /* NULL until a client waits */
     int has_ended, exit_code; /* process 1 has ended, with this code; the keeper then only stays for waiting clients */
     uint64_t finished_ns;
     struct mux_handover handed;
 };
+
+/* Makes the state of a spawner, which its children have too, on pages of its own. It stays as long as the process. NULL:
+ * out of memory. */
+struct mux_stay *mux_stay_new(void);
 
 /* Forks a monitor for each request on the spawner's socket, and each monitor into launcher and keeper. Returns in
  * several processes. MUX_LAUNCHES: this is the launcher. MUX_PREPARES, MUX_PREPARES_EXEC (only if spares is not 0):

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,31 +17,22 @@
 #define OUT_SIZE (192u * 1024u) /* bytes of lines that are written at once */
 #define AROUND 128u /* bytes of a line beside its text and its attributes, at most */
 
-struct json *json_new(const struct mux_log *log) {
+int json_begin(struct json *json, const struct mux_log *log) {
     struct stat attributes;
-    struct json *json = calloc(1, sizeof *json);
-    if (!json || fstat(log->index_fd, &attributes) < 0) {
-        free(json);
-        return NULL;
-    }
+    if (fstat(log->index_fd, &attributes) < 0) return -errno;
     if (attributes.st_size > 0) {
         void *mapped = mmap(NULL, (size_t)attributes.st_size, PROT_READ, MAP_SHARED, log->index_fd, 0);
-        if (mapped == MAP_FAILED) {
-            free(json);
-            return NULL;
-        }
+        if (mapped == MAP_FAILED) return -errno;
         json->attributes = mapped;
         json->attributes_size = (size_t)attributes.st_size;
     }
-    return json;
+    return 0;
 }
 
-void json_free(struct json *json) {
-    if (!json) return;
+void json_leave(struct json *json) {
     if (json->attributes) munmap((void *)json->attributes, json->attributes_size);
     for (unsigned stream = 1; stream <= 2; stream++) room_release(&json->lines[stream].held);
     room_release(&json->out);
-    free(json);
 }
 
 void json_cool(struct json *json) {

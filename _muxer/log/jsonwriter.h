@@ -25,9 +25,9 @@ struct json {
     } lines[3]; /* by stream */
 };
 
-/* Makes the memory for a log of JSON lines, NULL with errno; and frees it. */
-struct json *json_new(const struct mux_log *log);
-void json_free(struct json *json);
+/* Begins to write a log of JSON lines, with a struct of zeros: 0 or a negative errno; and gives back its memory. */
+int json_begin(struct json *json, const struct mux_log *log);
+void json_leave(struct json *json);
 
 /* Gives back the memory of buffers in which nothing is kept. */
 void json_cool(struct json *json);

@@ -5,6 +5,7 @@
 #include "process/keeper.h"
 
 #include "log/format.h"
+#include "pump/pump.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -25,6 +27,18 @@
 /* How the messages Failed and Warned of engine.wire.schema begin. */
 #define FAILED_BEGIN "J{\"@\":\"Failed\""
 #define WARNED_BEGIN "J{\"@\":\"Warned\""
+
+_Static_assert(sizeof(struct mux_pump) <= sizeof ((struct mux_stay *)0)->pump_place, "a pump has no room");
+
+/* The request has the first whole pages, which are given back once the container runs, and all that a keeper writes later
+ * lies behind it on one page. Between pages that nobody may touch, so that the kernel takes this for no part of a mapping
+ * of Python's objects (ballast.c). */
+struct mux_stay *mux_stay_new(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (sizeof(struct mux_stay) + page - 1) & ~(page - 1);
+    char *place = mmap(NULL, size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED || mprotect(place + page, size, PROT_READ | PROT_WRITE) < 0) return NULL;
+    return (struct mux_stay *)(place + page);
+}
 
 /* Room for the descriptors that travel with a message. */
 union control {
@@ -83,7 +97,7 @@ int settle(void) {
     for (int fd = 0; fd < 3; fd++)
         if (dup2(null, fd) < 0) return -errno;
     if (null > 2) close(null);
-    signal(SIGCHLD, SIG_DFL);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL); /* signal(3) writes to a page of its own */
     setsid(); /* EPERM: it leads a session already */
     return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
 }
@@ -249,7 +263,7 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
         stay->log.index_fd = *next++;
         stay->log.directory_fd = *next++;
     }
-    stay->pump = mux_pump_new(handed->has_log ? &stay->log : NULL, handed->tty);
+    stay->pump = pump_in(stay->pump_place, handed->has_log ? &stay->log : NULL, handed->tty);
     if (!stay->pump) return -ENOMEM;
     if (handed->has_input && (failed = mux_pump_set_input(stay->pump, *next++, handed->close_on_eof)) < 0)
         return failed;

@@ -31,6 +31,8 @@ struct kind {
     bool eager;    /* the next is made while the last is at work: execs come in series, and each takes so little */
 };
 
+extern pid_t _Fork(void) __attribute__((weak));
+
 #define KINDS 4
 #define FOR_EVER INT64_MAX
 
@@ -46,9 +48,13 @@ static void let_go(int *fd) {
     *fd = -1;
 }
 
+/* What fork(2) does beyond that is for programs with threads: it writes to pages of the C library and of its loader, each
+ * of which every monitor would have for itself. A C library of before has no other function. */
+static pid_t fork_lightly(void) { return _Fork ? _Fork() : fork(); }
+
 /* Forks. Returns 0 or a negative errno in the spawner; 1 in the child, which has closed the spawner's descriptors. */
 static int fork_off(int requests, struct kind *kinds) {
-    pid_t child = fork();
+    pid_t child = fork_lightly();
     if (child != 0) return child < 0 ? -errno : 0;
     close(requests);
     for (int i = 0; i < KINDS; i++) { /* a spare ends when every copy of the spawner's end of its socket is closed */

@@ -22,43 +22,56 @@ static bool next_event(struct mux_pump *pump, struct mux_event *event) {
     return true;
 }
 
+/* Returns the table with room for so many, NULL if there is no memory for it. few: where it began, in the pump. */
+static void *widen(void *table, const void *few, int *room, int wanted, size_t each) {
+    if (wanted <= *room) return table;
+    void *wide = realloc(table == few ? NULL : table, (size_t)wanted * 2 * each);
+    if (!wide) return NULL;
+    if (table == few) memcpy(wide, few, (size_t)*room * each);
+    *room = wanted * 2;
+    return wide;
+}
+
 /* Makes room in the tables for one more client or watch, so that none has to be made while bytes move. */
 static bool make_room(struct mux_pump *pump) {
-    int events = pump->event_count + 2 * (pump->client_count + 1) + 8;
-    int table = 3 + pump->watched_count + 1 + pump->client_count + 1;
-    if (events > pump->event_room) {
-        void *grown = realloc(pump->events, (size_t)events * 2 * sizeof *pump->events);
-        if (!grown) return false;
-        pump->events = grown;
-        pump->event_room = events * 2;
-    }
-    if (table > pump->table_room) {
-        void *grown = realloc(pump->table, (size_t)table * 2 * sizeof *pump->table);
-        if (!grown) return false;
-        pump->table = grown;
-        pump->table_room = table * 2;
-    }
-    if (pump->watched_count + 1 > pump->watched_room) {
-        void *grown = realloc(pump->watched, ((size_t)pump->watched_count + 1) * 2 * sizeof *pump->watched);
-        if (!grown) return false;
-        pump->watched = grown;
-        pump->watched_room = (pump->watched_count + 1) * 2;
-    }
-    return true;
+    int wanted_events = pump->event_count + 2 * (pump->client_count + 1) + 8;
+    int wanted_table = 3 + pump->watched_count + 1 + pump->client_count + 1, wanted_watched = pump->watched_count + 1;
+    void *events = widen(pump->events, pump->few_events, &pump->event_room, wanted_events, sizeof *pump->events);
+    void *table = widen(pump->table, pump->few_polled, &pump->table_room, wanted_table, sizeof *pump->table);
+    void *watched = widen(pump->watched, pump->few_watched, &pump->watched_room, wanted_watched, sizeof *pump->watched);
+    if (events) pump->events = events;
+    if (table) pump->table = table;
+    if (watched) pump->watched = watched;
+    return events && table && watched;
 }
 
 /* Making and freeing a pump, and the functions that the monitor calls. */
 
-struct mux_pump *mux_pump_new(struct mux_log *log, int tty) {
-    struct mux_pump *pump = calloc(1, sizeof *pump);
-    if (!pump) return NULL;
+static struct mux_pump *begin(struct mux_pump *pump, struct mux_log *log, int tty) {
     pump->log = log;
     pump->tty = tty != 0;
     pump->outputs[0] = pump->outputs[1] = pump->outputs[2] = pump->input = -1;
-    if (log && log->json) pump->json = json_new(log);
-    if ((pump->json || !log || !log->json) && make_room(pump)) return pump;
+    pump->events = pump->few_events;
+    pump->table = pump->few_polled;
+    pump->watched = pump->few_watched;
+    pump->event_room = FEW_EVENTS;
+    pump->table_room = FEW_POLLED;
+    pump->watched_room = FEW_WATCHED;
+    if (log && log->json) pump->json = &pump->json_place;
+    if (!pump->json || json_begin(pump->json, log) == 0) return pump;
     mux_pump_free(pump);
     return NULL;
+}
+
+struct mux_pump *mux_pump_new(struct mux_log *log, int tty) {
+    struct mux_pump *pump = calloc(1, sizeof *pump);
+    return pump ? begin(pump, log, tty) : NULL;
+}
+
+struct mux_pump *pump_in(void *place, struct mux_log *log, int tty) {
+    struct mux_pump *pump = memset(place, 0, sizeof *pump);
+    pump->lent = true;
+    return begin(pump, log, tty);
 }
 
 void mux_pump_free(struct mux_pump *pump) {
@@ -68,11 +81,11 @@ void mux_pump_free(struct mux_pump *pump) {
     close_input(pump);
     room_release(&pump->buffer);
     room_release(&pump->input_room);
-    json_free(pump->json);
-    free(pump->watched);
-    free(pump->events);
-    free(pump->table);
-    free(pump);
+    if (pump->json) json_leave(pump->json);
+    if (pump->watched != pump->few_watched) free(pump->watched);
+    if (pump->events != pump->few_events) free(pump->events);
+    if (pump->table != pump->few_polled) free(pump->table);
+    if (!pump->lent) free(pump);
 }
 
 /* Makes fd owned by the pump and non-blocking. A terminal's master may come twice, as output and as input: the second

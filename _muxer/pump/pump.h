@@ -8,12 +8,21 @@
 #include "log/lasting.h"
 #include "log/writer.h"
 
+#include <poll.h>
+
+/* What an ordinary container needs of the tables lies in the pump: what malloc(3) gives out lies on pages of the spawner's
+ * heap, and each of these that a keeper writes to is copied. */
+#define FEW_EVENTS 16
+#define FEW_POLLED 12
+#define FEW_WATCHED 6
+
 #define TURNS 8u /* chunks of one output, or blocks for one client, before the others have their turn */
 
 struct mux_pump {
     struct mux_log *log;
     struct json *json; /* of a log of JSON lines, else NULL */
     bool tty;
+    bool lent; /* its memory is its maker's */
     int outputs[3]; /* by stream, -1 for none */
     int output_polled[3];
     struct client *clients;
@@ -37,7 +46,14 @@ struct mux_pump {
     size_t input_size;
     struct room buffer; /* one frame */
     bool draining, closing_clients, unlogged, warm;
+    struct json json_place;
+    struct mux_event few_events[FEW_EVENTS];
+    struct pollfd few_polled[FEW_POLLED];
+    int few_watched[FEW_WATCHED];
 };
+
+/* Makes a pump as mux_pump_new does, in memory that outlives it. */
+struct mux_pump *pump_in(void *place, struct mux_log *log, int tty);
 
 /* Queues an event; an event that already waits in the queue is not queued twice. */
 void tell(struct mux_pump *pump, int kind, int64_t number);

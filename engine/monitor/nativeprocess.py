@@ -38,7 +38,9 @@ class Processes(handover.Processes):
     """The methods of the spawner, spare, launcher, joiner and keeper processes, done by C."""
 
     def __init__(self) -> None:
-        self._c = ffi.new("struct mux_stay *")
+        self._c = lib.mux_stay_new()
+        if not self._c:
+            raise MemoryError
 
     def spawn(self, requests: int, spares: bool, furniture: bytes = b"", place: str = "") -> str:
         self._kept = ffi.new(_BYTES, furniture), ffi.new(_TEXT, place.encode())
