@@ -40,7 +40,12 @@ ROWS = (
     Row(500, r"\S+ /plugins", r"^(invalid reference format|repository name must |strconv\.Atoi: )", "plain errors"),
     Row(500, _REGISTRY, r"dial tcp.*: (no such host|connect: [a-z ]+)$", "220, 228-230: a registry that is not there"),
     Row(500, _REGISTRY, r"^unsupported URL ", "a port past 65535: dockerd finds it when it dials"),
-    Row(500, r"POST /images/create", r'Get "http:": http: no Host in request URL', "222"),
+    Row(
+        500,
+        r"POST /(images/create|build)",
+        r'Get ".*": (http: no Host in request URL|unsupported protocol scheme ")',
+        "222, and dockerd's answers in tests/unit/images/archives/test_weburl.py",
+    ),
     Row(500, r"GET /distribution/", r"^no manifest found for full image ID$", "a plain error"),
     Row(500, r"POST /build", r"^Cannot locate specified Dockerfile: ", "245"),
     Row(500, r"POST /build", r"^remoteURL \(", "a plain error"),
