@@ -138,6 +138,26 @@ def test_a_download_that_breaks_while_it_is_unpacked_goes_on_in_both(store, regi
     assert pathlib.Path(store.layer_root, found.layers[0], "early").stat().st_size == 600_000
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_download_that_always_breaks_is_tried_as_often_as_the_daemon_may(store, registry, image, most):
+    registry.add(image, "latest")
+    store.settings = replace(store.settings, max_download_attempts=most)
+    asked = []
+
+    def hook(handler):
+        if handler.path != path_of(image):
+            return False
+        asked.append(handler.path)
+        begin(handler, b"", 500_000)
+        handler.close_connection = True
+        return True
+
+    registry.hook = hook
+    with pytest.raises(SystemFailure):
+        pull(store, registry)
+    assert len(asked) == most
+
+
 def test_a_server_that_begins_anew_in_the_middle_is_followed_all_the_same(store, registry, image):
     registry.add(image, "latest")
     whole, broken = image.packed[0], []
