@@ -44,7 +44,6 @@ def make(
     ipv6: whether the container takes an address of IPv6; if not, one that was asked for is passed over, as by docker
     Raises Invalid, Forbidden, EngineError in docker's words.
     """
-    identity = os.urandom(32).hex()
     priority, names = settings["GwPriority"], tuple(settings.get("DNSNames") or ())
     given = dict(settings["DriverOpts"] or {})
     if not network.wired:
@@ -70,7 +69,7 @@ def make(
     address4, prefix4, gateway4 = _placed(network, 4, taken)
     address6, prefix6, gateway6 = _placed(network, 6, taken)
     return Endpoint(
-        id=identity,
+        id=os.urandom(32).hex(),
         network=network.id,
         container=container_id,
         mac=mac,
