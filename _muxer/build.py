@@ -30,7 +30,7 @@ PARTS = {
     ),
     "pump": ("client", "flow", "pump", "waiters"),
     "proxy": ("confine", "datagram", "orders", "reach", "stream", "turns"),
-    "files": ("extract", "trees"),
+    "files": ("extract", "sha256", "trees"),
     "birth": ("beneath", "command", "devices", "join", "mounts", "plan", "rights", "steps", "streams", "users"),
     "process": ("ballast", "finish", "launch", "newborn", "keeper", "proxy", "title", "spawner"),
 }

@@ -308,6 +308,21 @@ int mux_extract_feed(struct mux_extract *extract, const uint8_t *bytes, size_t s
 void mux_extract_forget(struct mux_extract *extract);
 const char *mux_extract_name(const struct mux_extract *extract);
 
+/* A sha256 that is being made. */
+struct mux_sha256 {
+    uint32_t words[8];
+    uint64_t size; /* bytes hashed, those in `held` too */
+    uint8_t held[64];
+};
+
+/* Whether the processor has instructions for sha256. Only then the other three are of use. */
+int mux_sha256_fits(void);
+void mux_sha256_begin(struct mux_sha256 *sum);
+void mux_sha256_update(struct mux_sha256 *sum, const uint8_t *bytes, size_t size);
+
+/* Writes the 32 bytes of the digest of all that was hashed, after which more may be hashed. */
+void mux_sha256_digest(const struct mux_sha256 *sum, uint8_t *digest);
+
 /* cffi end */
 
 #endif

@@ -15,10 +15,17 @@ from io import FileIO
 
 from engine.annotating import Protocol
 from engine.daemon import locks
+from engine.daemon.tar import trees
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel import reasons, writeback
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # where the daemon has C make digests
+    from engine.daemon.tar import nativesha256
+else:
+    nativesha256 = late("engine.daemon.tar.nativesha256")
 
 _SPACE_STEP = 16 * 1024 * 1024
 # Seconds for which an unfinished download can be resumed; containerd keeps them for a day too.
@@ -45,7 +52,9 @@ class Hash(Protocol):
 
 def sha256() -> Hash:
     """A new sha256 hash object."""
-    import hashlib  # imported late: it loads OpenSSL, which an idle daemon does not need
+    if trees.in_c() and nativesha256.fits():
+        return nativesha256.Sha256()
+    import hashlib  # imported late: it loads OpenSSL, which takes some megabytes
 
     return hashlib.sha256()
 
