@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+from bench.cases import OURS
+from bench.peers import Peer
 from tests.harness.namespaces import Namespaces
 from tests.harness.registry import CONFIG_V1, LAYER_V2, MANIFEST_V2, Registry, architecture, digest
 
@@ -25,12 +27,20 @@ NAME = "bench/large"
 IN_LAYERS = "layers"
 """The tag of the image in several layers."""
 LAYERS = 8
+ROUNDS = 5
+# The peers take up to nine seconds a time.
+ROUNDS_OF_PEERS = 2
 SUITE = "bookworm"
 SECONDS = 300
 BYTES = 205_000_000
 FILES = 6_700
 SMALL = 30_000
 _PACK = ("tar", "--create", "--numeric-owner", "--sort=name", "--one-file-system")
+
+
+def rounds(peer: Peer) -> int:
+    """How often an engine is given the image."""
+    return ROUNDS if peer.name == OURS else ROUNDS_OF_PEERS
 
 
 class Large:

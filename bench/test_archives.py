@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.large import NAME, Large
+from bench.large import NAME, ROUNDS, Large, rounds
 from bench.memory import Most
 from bench.peers import Daemon, NewDaemon, Peer
 from bench.results import Record
 
-ROUNDS = 5
 UNPACK, PACK = "tar -x", "tar -c"
 MEGABYTE = 1e6
 
@@ -51,7 +50,7 @@ def test_loading_an_image(
     def clean(daemon: Daemon, _: Large) -> None:
         daemon.close()
 
-    benchmark.pedantic(loaded, setup=prepare, teardown=clean, rounds=ROUNDS)
+    benchmark.pedantic(loaded, setup=prepare, teardown=clean, rounds=rounds(peer))
     record("load", peer.name, benchmark.stats.stats.data)
 
 
@@ -74,7 +73,7 @@ def test_saving_an_image(peer: Peer, new_daemon: NewDaemon, large: Large, record
     speeds = []
     try:
         loaded(daemon, large)
-        for _ in range(ROUNDS):
+        for _ in range(rounds(peer)):
             began = time.perf_counter()
             size = saved(daemon)
             speeds.append(size / MEGABYTE / (time.perf_counter() - began))

@@ -13,14 +13,13 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.isolation import Isolated
-from bench.large import IN_LAYERS, NAME, Large
+from bench.large import IN_LAYERS, NAME, ROUNDS, Large, rounds
 from bench.memory import Most
 from bench.peers import Daemon, NewDaemon, Peer
 from bench.results import Record
 from tests.harness.namespaces import Namespaces
 from tests.harness.registry import MANIFEST_V2, Registry
 
-ROUNDS = 5
 FLOOR = "curl | tar -xz"
 
 pytestmark = pytest.mark.skipif(not Registry.available(), reason="docker-registry is not installed")
@@ -71,7 +70,7 @@ def test_pulling_an_image(
         registry.close()
         daemon.close()
 
-    benchmark.pedantic(pulled, setup=prepare, teardown=clean, rounds=ROUNDS)
+    benchmark.pedantic(pulled, setup=prepare, teardown=clean, rounds=rounds(peer))
     record(case, peer.name, benchmark.stats.stats.data)
 
 
