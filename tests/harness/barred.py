@@ -81,6 +81,7 @@ CANNOT: dict[str, tuple[str, ...]] = {
         "test_mounts.py::test_a_mount_of_the_hosts_comes_into_a_slave_or_shared_bind[rshared-True]",
         "test_mounts.py::test_a_mount_of_the_hosts_comes_into_a_slave_or_shared_bind[rslave-True]",
         "test_mounts.py::test_a_mount_that_the_host_made_a_moment_ago_is_seen",
+        "test_mounts.py::test_clients_of_before_1_44_have_only_the_bind_itself_read_only",
         "test_mounts.py::test_propagation_needs_a_shared_source[rshared]",
         "test_mounts.py::test_propagation_needs_a_shared_source[rslave]",
         "test_mounts.py::test_propagation_needs_a_shared_source[shared]",

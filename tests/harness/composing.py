@@ -21,6 +21,7 @@ from tests.harness import execs, hosts
 from tests.harness.amounts import FULL
 from tests.harness.daemon import Daemon
 from tests.harness.namespaces import Namespaces
+from tests.harness.pace import patient
 from tests.setup import compose as built
 
 _LABEL = "com.docker.compose.project"
@@ -150,7 +151,7 @@ def fetch(place: Namespaces, url: str) -> str:
 
 def until(happens: Callable[[], bool], what: str) -> None:
     """Wait for what a service does by itself."""
-    end = time.monotonic() + _SECONDS
+    end = time.monotonic() + patient(_SECONDS)
     while not happens():
         assert time.monotonic() < end, f"{what} has not happened in {_SECONDS} s"
         time.sleep(0.05)  # a service in a container tells nobody what it has done

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from tests.harness import frames, rootfs, schema
 from tests.harness.http import Answer, Connection
 from tests.harness.namespaces import Namespaces
+from tests.harness.pace import patient
 
 PROJECT = Path(__file__).resolve().parents[2]
 # Which muxer the daemons have whose test does not choose; empty: what a daemon chooses by itself.
@@ -113,7 +114,7 @@ class Daemon:
 
     def wait_until_ready(self, seconds: float = START_SECONDS) -> None:
         """Return when /_ping answers; AssertionError with the log when the process ends first or time is up."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patient(seconds)
         while True:
             assert self.process.poll() is None, f"the daemon ended with {self.process.returncode}:\n{self.log[-4000:]}"
             assert time.monotonic() < end, f"no pong after {seconds} s:\n{self.log[-4000:]}"
@@ -134,7 +135,7 @@ class Daemon:
         """End the daemon in order (SIGTERM); its exit status. Containers go on."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            status = self.process.wait(seconds)
+            status = self.process.wait(patient(seconds))
         except subprocess.TimeoutExpired:
             self.kill9()
             raise AssertionError(f"the daemon did not end {seconds} s after SIGTERM:\n{self.log[-4000:]}") from None
@@ -182,7 +183,7 @@ class Daemon:
 
     def command(self, *argv: str, timeout: float = 60.0, **options: object) -> subprocess.CompletedProcess:
         """Run a client (docker, curl, `python -m engine`, ...) against this daemon; output as bytes."""
-        return subprocess.run(argv, env=self.environment, capture_output=True, timeout=timeout, **options)
+        return subprocess.run(argv, env=self.environment, capture_output=True, timeout=patient(timeout), **options)
 
     def import_image(self, archive: bytes, name: str, changes: Sequence[str] = ()) -> str:
         """Import a root filesystem's tar as `name`; the image's id."""

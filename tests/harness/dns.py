@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tests.harness.hosts import Inside
 from tests.harness.namespaces import Namespaces
+from tests.harness.pace import patient
 
 A, NS, PTR, MX, TXT, AAAA, SRV, HTTPS, ANY = 1, 2, 12, 15, 16, 28, 33, 65, 255
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED = range(6)
@@ -111,7 +112,7 @@ class Asker:
     def __init__(self, place: Namespaces | Inside, server: str = RESOLVER, timeout: float = 15.0) -> None:
         family = socket.AF_INET6 if ":" in server else socket.AF_INET
         self.socket = place.socket(socket.SOCK_DGRAM, family)
-        self.socket.settimeout(timeout)
+        self.socket.settimeout(patient(timeout))
         self.socket.connect((server, 53))
 
     def __enter__(self) -> "Asker":
@@ -139,7 +140,7 @@ class Asker:
 def stream(place: Namespaces | Inside, timeout: float = 15.0) -> socket.socket:
     """A TCP connection to the resolver in a network."""
     connection = place.socket(socket.SOCK_STREAM)
-    connection.settimeout(timeout)
+    connection.settimeout(patient(timeout))
     connection.connect((RESOLVER, 53))
     return connection
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 
 from tests.harness.namespaces import Namespaces, socket_of
+from tests.harness.pace import patient
 
 _numbers = itertools.count(1)
 _KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
@@ -85,7 +86,7 @@ class Host(Namespaces):
 
 def run(place: Namespaces, *argv: str, timeout: float = 60.0) -> subprocess.CompletedProcess:
     """Run a program on a host; its output as text."""
-    return subprocess.run(place.command(argv), capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(place.command(argv), capture_output=True, text=True, timeout=patient(timeout))
 
 
 def _family(address: str) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from tests.harness.pace import patient
+
 HEAD_END = b"\r\n\r\n"
 
 
@@ -40,7 +42,7 @@ class Connection:
 
     def __init__(self, path: str | Path, timeout: float = 30.0) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(timeout)
+        self.socket.settimeout(patient(timeout))
         self.buffer = b""
         try:
             self.socket.connect(str(path))

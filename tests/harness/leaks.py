@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tests.harness.namespaces import Namespaces
+from tests.harness.pace import patient
 
 TOKEN_VARIABLE = "ENGINE_TEST_SESSION"
 GRACE_SECONDS = 30.0
@@ -111,7 +112,7 @@ def remains(machine: Namespaces, before: Iterable[str] = ("lo",)) -> list[str]:
 
 def settled(look: Callable[[], list[str]]) -> list[str]:
     """What is still found after a moment of grace, in which what is dying may go."""
-    end = time.monotonic() + GRACE_SECONDS
+    end = time.monotonic() + patient(GRACE_SECONDS)
     while (found := look()) and time.monotonic() < end:
         time.sleep(0.05)  # other processes' ends, of which we know no descriptor to wait on
     return found

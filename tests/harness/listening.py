@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from tests.harness.daemon import Daemon
 from tests.harness.http import Connection
+from tests.harness.pace import patient
 
 
 def query(**parameters: object) -> str:
@@ -67,7 +68,7 @@ def attributes_of(event: dict) -> dict:
 
 def until(condition: Callable[[], object], seconds: float = 30.0, pause: float = 0.02) -> object:
     """Ask again until the answer is true; that answer."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patient(seconds)
     while not (found := condition()):
         assert time.monotonic() < end, f"not within {seconds} s"
         time.sleep(pause)

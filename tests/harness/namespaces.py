@@ -12,6 +12,8 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 
+from tests.harness.pace import patient
+
 CLONE_NEWNET = 0x40000000
 KEEPER = "ip link set lo up && echo ready && exec sleep 86400"
 
@@ -59,7 +61,7 @@ class Namespaces:
 
     def connect(self, port: int, timeout: float = 60.0) -> socket.socket:
         """A TCP connection to the loopback address inside. Waits for the listener as long as `timeout` seconds."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + patient(timeout)
         while True:
             connection = self.socket()
             try:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.namespaces import Namespaces
+from tests.harness.pace import patient
 
 _SECONDS = 90.0
 _PODMAN = """
@@ -112,7 +113,7 @@ class Dockerd(Other):
                 stderr=log,
                 start_new_session=True,
             )
-        end = time.monotonic() + _SECONDS
+        end = time.monotonic() + patient(_SECONDS)
         while not self.socket.exists():
             assert self.process.poll() is None and time.monotonic() < end, (root / "log").read_text()[-3000:]
             time.sleep(0.02)  # somebody else's program says nowhere that it is ready

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.harness.daemon import Daemon
+from tests.harness.pace import patient
 
 SECONDS = 60.0
 # A shell makes the socket descriptor 3, and says whom it is for (sd_listen_fds(3)).
@@ -28,7 +29,7 @@ _HANGUP = 1  # the bit of SIGHUP in a set of signals (proc_pid_status(5))
 
 def until(true: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
     """Return when it has come true."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patient(seconds)
     while not true():
         assert time.monotonic() < end, what
         time.sleep(0.01)
@@ -92,7 +93,7 @@ class Activated:
 
     def sleeps(self, seconds: float = SECONDS) -> None:
         """Return when the daemon has ended by itself."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patient(seconds)
         while not self.asleep:
             if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGUSR1)  # it writes into its log what it is doing
@@ -172,7 +173,7 @@ class Listening:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it; its exit status."""
         self.process.send_signal(number)
-        return self.process.wait(SECONDS)
+        return self.process.wait(patient(SECONDS))
 
     def close(self) -> None:
         """Remove all containers, and end, unless it has ended."""

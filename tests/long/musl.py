@@ -1,4 +1,4 @@
-"""The job `musl`: the tests of tests/api and of tests/clients/test_musl.py, with daemons that run on a Python of musl.
+"""The job `musl`: tests/api, tests/network and tests/clients/test_musl.py with daemons that run on a Python of musl.
 
 The tests themselves, and the clients, run on this host's Python. The daemons find their C muxer in the tree, under the
 name that the other Python looks for first and this one never does.
@@ -17,7 +17,7 @@ from _muxer import cross
 from tests.__main__ import CACHE, PROJECT
 from tests.setup import musl, zig
 
-FILES = "tests/clients/test_musl.py tests/api"
+FILES = "tests/clients/test_musl.py tests/api tests/network"
 _BUILD = (
     "import sys, pathlib; from _muxer import cross; "
     "cross.build(sys.argv[1], cross.compiler(sys.argv[1]), pathlib.Path(sys.argv[2]))"

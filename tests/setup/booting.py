@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHARE = "/share"
+OF_THE_MACHINE = "machine"
 LONGEST = 900  # seconds for one boot
 # Each message takes a piece of the guest's memory that is as long as this: a small guest has no long ones.
 MOUNT = f"mount -t 9p -o trans=virtio,version=9p2000.L,msize=32768 share {SHARE}"
@@ -53,12 +54,24 @@ class Guest:
         run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", self.files / "disk.img", at)
         return at
 
-    def boot(self, at: Path, share: Path, log: Path, memory: int = 1024, kernel: Sequence[str] = ()) -> float:
+    def boot(
+        self,
+        at: Path,
+        share: Path,
+        log: Path,
+        memory: int = 1024,
+        kernel: Sequence[str] = (),
+        shown: bool = False,
+        longest: float = LONGEST,
+    ) -> float:
         """Boot from this disk, have SHARE/run.sh run as root, and wait until the guest is off; the seconds it was on.
 
-        memory: in MB; kernel: more arguments for it. The console is in `log`. TimeoutExpired after `LONGEST` seconds.
+        memory: in MB; kernel: more arguments for it; shown: this machine's files can be mounted, read-only, by the tag
+            `machine`. The console is in `log`. TimeoutExpired after `longest` seconds.
         """
+        # On a busy machine an emulated timer is late, and the kernel would take it for broken.
         arguments = f"root=/dev/vda rw console={self.machine.console} systemd.show_status=false loglevel=4"
+        arguments += " no_timer_check"
         command = [
             *(*self.machine.qemu, "-accel", "tcg,thread=multi", "-m", str(memory), "-smp", "2", "-nographic"),
             *("-nic", "none", "-no-reboot"),
@@ -67,9 +80,12 @@ class Guest:
             *("-drive", f"file={at},if=virtio,format=qcow2"),
             *("-virtfs", f"local,path={share},mount_tag=share,security_model=none,multidevs=remap"),
         ]
+        if shown:
+            files = f"local,path=/,mount_tag={OF_THE_MACHINE},security_model=none,multidevs=remap,readonly=on"
+            command += ["-virtfs", files]
         began = time.monotonic()
         with open(log, "ab") as file:
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=True, timeout=LONGEST)
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=True, timeout=longest)
         return time.monotonic() - began
 
 

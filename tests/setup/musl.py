@@ -34,6 +34,8 @@ LIBRARIES = {
     "libffi": f"{_CONFIGURE} --disable-docs --disable-multi-os-directory && make -j2 install",
     "zlib": "./configure --prefix=$MADE --static && make -j2 libz.a"
     " && cp libz.a $MADE/lib && cp zlib.h zconf.h $MADE/include",
+    "bzip2": 'make -j2 libbz2.a CC="$CC" CFLAGS="$CFLAGS -D_FILE_OFFSET_BITS=64"'
+    " && cp libbz2.a $MADE/lib && cp bzlib.h $MADE/include",
     "xz-utils": f"{_CONFIGURE} {' '.join(f'--disable-{each}' for each in ('xz', 'xzdec', 'lzmadec', 'lzmainfo'))}"
     " --disable-lzma-links --disable-scripts --disable-doc --disable-nls && make -j2 install",
     # The one file sqlite3.c is written by programs of this host.
