@@ -82,6 +82,8 @@ CASES = (
     Case("wakeup", "a sleeping engine: connection to the answer of /_ping", "ms", True, Goal(100)),
     Case("wakeup_list", "the same, list of containers", "ms", True, Goal(200)),
     Case("wakeup_many", "the same, /_ping with 100 containers", "ms", True, Goal(100)),
+    Case("wakeup_thousand", "the same, /_ping with 1,000 containers", "ms", True, Goal(100)),
+    Case("wakeup_thousand_list", "the same, list of containers", "ms", True, Goal(200)),
     Case("wakeup_cold", "the same, with none of its files in memory", "ms", True, Goal(250)),
     Case("asleep_memory", "memory of all processes of a sleeping engine (PSS)", "MB", True, Goal(1)),
     Case("asleep_writes", "its writes in 10 seconds", "calls", True),

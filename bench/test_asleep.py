@@ -15,7 +15,7 @@ from bench.results import Record
 
 ROUNDS = 7
 COLD_ROUNDS = 3
-MANY = 100
+MANY, THOUSAND = 100, 1000
 SECONDS = 60.0
 WATCHED_SECONDS = 10.0
 MEGABYTE = 1e6
@@ -30,18 +30,22 @@ def _listening(directory: Path, socket: Path) -> Launch:
 SLEEPING = dataclasses.replace(peers.BY_NAME[OURS], launch=_listening)
 
 
-@pytest.mark.case("wakeup", "wakeup_list", "wakeup_many", "wakeup_cold", "asleep_memory", "asleep_writes")
+@pytest.mark.case(
+    *("wakeup", "wakeup_list", "wakeup_many", "wakeup_cold", "wakeup_thousand", "wakeup_thousand_list"),
+    *("asleep_memory", "asleep_writes"),
+)
 def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Record) -> None:
     daemon = new_daemon(SLEEPING)
     try:
         record("wakeup", OURS, [asked(daemon, "/_ping") for _ in range(ROUNDS)])
         record("wakeup_list", OURS, [asked(daemon, "/containers/json") for _ in range(ROUNDS)])
         daemon.give_image(workshop / "rootfs.tar")
-        with daemon.connect() as connection:
-            for _ in range(MANY):
-                client.create(connection, image.NAME, ["sleep", "600"])
+        add(daemon, MANY)
         record("wakeup_many", OURS, [asked(daemon, "/_ping") for _ in range(ROUNDS)])
         record("wakeup_cold", OURS, [asked(daemon, "/_ping", forget_files) for _ in range(COLD_ROUNDS)])
+        add(daemon, THOUSAND - MANY)
+        record("wakeup_thousand", OURS, [asked(daemon, "/_ping") for _ in range(ROUNDS)])
+        record("wakeup_thousand_list", OURS, [asked(daemon, "/containers/json") for _ in range(ROUNDS)])
         await_sleep(daemon)
         pids = daemon.isolated.members()
         record("asleep_memory", OURS, [memory.pss(pids) / MEGABYTE], processes=len(pids))
@@ -51,6 +55,13 @@ def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Re
         record("asleep_writes", OURS, [writes(pids) - before])
     finally:
         daemon.close()
+
+
+def add(daemon: Daemon, count: int) -> None:
+    """Make so many containers, which are never started."""
+    with daemon.connect() as connection:
+        for _ in range(count):
+            client.create(connection, image.NAME, ["sleep", "600"])
 
 
 def forget_files() -> None:
