@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,14 +16,15 @@ import _muxer
 from tests.api.logdrivers import attached, driver
 from tests.api.networking import subnet
 from tests.harness import execs, frames, released
-from tests.harness.daemon import PROJECT
+from tests.harness.daemon import PROJECT, PYTHON
 from tests.harness.fixtures import World
 from tests.harness.released import Changing
 
 pytestmark = pytest.mark.seldom
 ALIVE = ("terminal", "paused", "talker", "named")
 TALKER = "trap 'echo bye; exit 5' TERM; i=0; while :; do i=$((i+1)); echo line $i; sleep 0.02; done"
-MUXERS = ("auto", "python") if _muxer.built() else ("python",)
+# The C part of the release before is built for the Python of the tests, and not for another that runs the daemons.
+MUXERS = ("auto", "python") if _muxer.built() and sys.executable == PYTHON else ("python",)
 JSON = driver("json-file", max_size="1m", max_file="2")
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.harness.daemon import MUXER, PROJECT, Daemon
+from tests.harness.daemon import MUXER, PROJECT, PYTHON, Daemon
 from tests.harness.namespaces import KEEPER, Namespaces
 
 # Whether each user's daemon ends after a second with nothing to do, and is started by `engine listen`.
@@ -73,7 +73,10 @@ class UserMachine(Namespaces):
 def _needed() -> list[Path]:
     """The directories that the user's daemon reads: Python, the engine, and the programs that were unpacked."""
     unpacked = [Path(found).parent for found in map(shutil.which, PROGRAMS) if found]
-    every = {Path(os.path.realpath(each)) for each in (sys.prefix, sys.base_prefix, PROJECT, *unpacked)}
+    every = {
+        Path(os.path.realpath(each))
+        for each in (sys.prefix, sys.base_prefix, Path(PYTHON).parents[1], PROJECT, *unpacked)
+    }
     return sorted(path for path in every if not any(other in path.parents for other in every))
 
 
@@ -125,7 +128,7 @@ class UserDaemon(Daemon):
 
     def arguments(self) -> list[str]:
         """The daemon's command line, behind what becomes the user; or that of the sleeper that starts it."""
-        own = [sys.executable, "-m", self.program, "listen" if ASLEEP else "daemon", "--log-level", self.log_level]
+        own = [PYTHON, "-m", self.program, "listen" if ASLEEP else "daemon", "--log-level", self.log_level]
         muxer = ("--muxer", MUXER) if MUXER and "--muxer" not in self.options else ()
         asleep = ("--idle-exit", "1") if ASLEEP and "--idle-exit" not in self.options else ()
         return self.as_user(*own, *muxer, *asleep, *self.options)

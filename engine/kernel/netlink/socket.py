@@ -6,10 +6,10 @@ belongs to the network namespace in which it was made, whatever its thread does 
 time.
 """
 
-import os
 import socket
 from collections.abc import Sequence
 
+from engine.kernel import reasons
 from engine.kernel.netlink import message
 from engine.kernel.netlink.message import Message, Request
 
@@ -28,7 +28,8 @@ class Refused(OSError):
     """The kernel refused a request. The text has the kernel's explanation, if there is one; `index`: of the request."""
 
     def __init__(self, code: int, words: str, index: int) -> None:
-        super().__init__(code, f"{os.strerror(code)}: {words}" if words else os.strerror(code))
+        reason = reasons.of(code)
+        super().__init__(code, f"{reason}: {words}" if words else reason)
         self.index = index
 
 
