@@ -192,8 +192,8 @@ def test_the_half_that_stays_keeps_a_few_pages_of_its_own(asleep):
     staying = stat_field(said["pid"], 4)
     with open(f"/proc/{staying}/smaps_rollup") as file:
         sizes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in file) if "kB" in rest}
-    # 32 were measured, and 136 after thousands of tests: it is forked from this process, whose heap has holes then. What
-    # a monitor keeps that the spawner has forked is in tests/api/test_spares.py.
+    # 32 were measured, and 136 after thousands of tests: it is forked from this process, whose heap has holes then.
+    # What a monitor keeps that the spawner has forked is in tests/api/test_spares.py.
     assert sizes["Private_Dirty"] < 250
 
 
