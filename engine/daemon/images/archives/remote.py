@@ -2,7 +2,8 @@
 
 Runs in the daemon, on the request's thread. All of it is bounded: the number of redirects is limited, a server that is
 silent for a minute or sends below a minimum rate is given up, and more bytes than allowed are refused. Errors have the
-words of Go's HTTP client. No credentials are sent. Other protocols, and files of the host, are not supported.
+words of Go's HTTP client. The only credentials that are sent are those of the URL. Other protocols, and files of
+the host, are not supported.
 """
 
 import base64
@@ -82,7 +83,7 @@ def opened(
 
     Raises Invalid, SystemFailure, NotFound in words of Go's client, and what `check` raises.
     """
-    shown = url
+    shown = weburl.masked(url)
     with contextlib.closing(Transport()) as connections, _given_up(connections, check):
         for _ in range(_MOST_REDIRECTS):
             answer = _get(connections, url)
@@ -160,7 +161,7 @@ def _get(connections: Transport, url: str) -> Answer:
         headers = {"Host": origin.netloc, "Connection": "close", **_authorization(url)}
         return connections.send("GET", origin, target, headers)
     except ConnectFailure as error:
-        raise SystemFailure(f'Get "{url}": {error}') from error
+        raise SystemFailure(f'Get "{weburl.masked(url)}": {error}') from error
 
 
 def _authorization(url: str) -> dict[str, str]:

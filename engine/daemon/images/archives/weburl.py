@@ -16,6 +16,7 @@ _ESCAPE = re.compile(r"%.{0,2}")
 _NO_HOST = re.compile(r"[^A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"-]")
 _NO_USER = re.compile(r"[^A-Za-z0-9_.~!$&'()*+,;=:@%-]")
 _PORT = re.compile(r":[0-9]*")
+_PASSWORD = re.compile(r"(://[^/?#@:]*:)[^/?#]*@")
 _WELL_ESCAPED = re.compile(r"[A-Za-z0-9_.~!$&'()*+,;=:@/%\[\]-]*")
 _PLAIN_IN_A_PATH = "$&+,/:;=@"
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))
@@ -33,7 +34,7 @@ def normal(text: str) -> str:
     scheme, mark, rest = text.partition("#")[0].partition("://")
     scheme = scheme.lower()
     if not mark or scheme not in _SCHEMES:
-        raise SystemFailure(f"Get {quoted(text)}: unsupported protocol scheme {quoted(scheme if mark else '')}")
+        raise SystemFailure(f"Get {quoted(masked(text))}: unsupported protocol scheme {quoted(scheme if mark else '')}")
     rest, question, query = rest.partition("?")
     authority, slash, path = rest.partition("/")
     user, at, place = authority.rpartition("@")
@@ -46,6 +47,11 @@ def normal(text: str) -> str:
         path = quote(unquote_to_bytes(path), safe=_PLAIN_IN_A_PATH)
     # Go sends a query as it came, and servers refuse what has blanks in it then.
     return f"{scheme}://{user}{at}{place}{slash}{path}{question}{quote(query, safe=_VISIBLE)}"
+
+
+def masked(url: str) -> str:
+    """The URL without its password, for the text of a failure."""
+    return _PASSWORD.sub(r"\1***@", url, count=1)
 
 
 def _check_place(text: str, place: str) -> None:
@@ -62,10 +68,10 @@ def _check_place(text: str, place: str) -> None:
         if bad := _NO_HOST.search(host):
             raise _no_url(text, f"invalid character {quoted(bad[0])} in host name")
         if not host:
-            raise SystemFailure(f"Get {quoted(text)}: http: no Host in request URL")
+            raise SystemFailure(f"Get {quoted(masked(text))}: http: no Host in request URL")
     if port and not _PORT.fullmatch(port):
         raise _no_url(text, f"invalid port {quoted(port)} after host")
 
 
 def _no_url(text: str, why: str) -> Invalid:
-    return Invalid(f"parse {quoted(text)}: {why}")
+    return Invalid(f"parse {quoted(masked(text))}: {why}")

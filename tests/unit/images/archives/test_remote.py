@@ -87,6 +87,20 @@ def test_a_server_that_trickles_is_given_up(server, monkeypatch):
                 pass
 
 
+def test_no_failure_tells_the_password_of_a_url(server):
+    """As Go's client hides it."""
+    with_password = server.replace("://", "://me:topsecret@")
+    for url in (
+        f"{with_password}/gone",
+        f"{with_password}/round",
+        "http://me:topsecret@127.0.0.1:1/file",
+        "http://me:topsecret@127.0.0.1:x/",
+    ):
+        with pytest.raises(EngineError) as failure:
+            whole(url)
+        assert "me:***@127.0.0.1" in str(failure.value) and "topsecret" not in str(failure.value)
+
+
 def test_nobody_listens():
     with pytest.raises(
         SystemFailure, match=r'^Get "http://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection ref'
