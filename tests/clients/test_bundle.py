@@ -15,7 +15,7 @@ from tests.api import building
 from tests.api.networking import subnet
 from tests.harness import execs, inplace, users
 from tests.harness.daemon import PROJECT, Daemon
-from tests.harness.fixtures import World
+from tests.harness.fixtures import World, running
 from tests.harness.http import Connection
 from tests.harness.listening import until
 from tests.harness.sleeping import Listening
@@ -322,11 +322,10 @@ def test_a_host_without_its_muxer_has_the_python_one(world: World, tmp_path: Pat
     shutil.copy(PROJECT / "_muxer/__init__.py", tree / "_muxer")
     daemon = Packed(world.directory(), world.namespaces)
     daemon.file = bundle(tmp_path / "bare.pyz", tree)
-    daemon.start()
-    assert ["Muxer", "python"] in daemon.request("GET", "/info").json()["DriverStatus"]
-    daemon.import_busybox()
-    assert daemon.engine("run", "--rm", "busybox", "echo", "hi").stdout == b"hi\n"
-    daemon.close()
+    with running(daemon):
+        assert ["Muxer", "python"] in daemon.request("GET", "/info").json()["DriverStatus"]
+        daemon.import_busybox()
+        assert daemon.engine("run", "--rm", "busybox", "echo", "hi").stdout == b"hi\n"
 
 
 def test_a_host_without_cffi_is_told_so(file: Path, tmp_path: Path) -> None:
@@ -376,22 +375,21 @@ def test_a_host_that_can_be_written_to_nowhere(world: World, file: Path) -> None
     made = daemon.namespaces.command(["sh", "-c", READ_ONLY, "sh", str(daemon.root)])
     done = subprocess.run(made, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    daemon.start()
-    daemon.import_busybox()
-    bound = {"NetworkMode": "bridge", "Binds": ["kept:/kept"], "PortBindings": {"80/tcp": [{"HostPort": "8042"}]}}
-    one = daemon.create("sh", "-c", "echo up; sleep 1000", HostConfig=bound, ExposedPorts={"80/tcp": {}})
-    daemon.begin(one)
-    assert execs.run(daemon, one, "sh", "-c", "echo a > /kept/a; echo b > /b; cat /kept/a").out == "a\n"
-    until(lambda: b"up\n" in daemon.logs(one))
-    assert not building.build(daemon, "FROM busybox\nRUN echo built > /it\nCMD cat /it\n", t="built").error
-    ran = daemon.command(sys.executable, str(daemon.file), "run", "--rm", "built", cwd="/")
-    assert (ran.returncode, ran.stdout) == (0, b"built\n"), ran
-    assert daemon.request("GET", f"/containers/{one}/archive?path=/b").status == 200
-    assert daemon.request("GET", "/images/built/get").status == 200
-    daemon.restart()
-    assert daemon.inspect(one)["State"]["Running"]
-    left = {path.name for path in daemon.root.iterdir()}
-    assert left == {"data", "exec", "engine.pyz", "log", "pid", "s"}
-    daemon.close()
+    with running(daemon):
+        daemon.import_busybox()
+        bound = {"NetworkMode": "bridge", "Binds": ["kept:/kept"], "PortBindings": {"80/tcp": [{"HostPort": "8042"}]}}
+        one = daemon.create("sh", "-c", "echo up; sleep 1000", HostConfig=bound, ExposedPorts={"80/tcp": {}})
+        daemon.begin(one)
+        assert execs.run(daemon, one, "sh", "-c", "echo a > /kept/a; echo b > /b; cat /kept/a").out == "a\n"
+        until(lambda: b"up\n" in daemon.logs(one))
+        assert not building.build(daemon, "FROM busybox\nRUN echo built > /it\nCMD cat /it\n", t="built").error
+        ran = daemon.command(sys.executable, str(daemon.file), "run", "--rm", "built", cwd="/")
+        assert (ran.returncode, ran.stdout) == (0, b"built\n"), ran
+        assert daemon.request("GET", f"/containers/{one}/archive?path=/b").status == 200
+        assert daemon.request("GET", "/images/built/get").status == 200
+        daemon.restart()
+        assert daemon.inspect(one)["State"]["Running"]
+        left = {path.name for path in daemon.root.iterdir()}
+        assert left == {"data", "exec", "engine.pyz", "log", "pid", "s"}
     places = [str(daemon.data_root), str(daemon.exec_root), str(daemon.root)]
     subprocess.run(daemon.namespaces.command(["umount", "--lazy", *places]), check=True)

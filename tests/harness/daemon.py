@@ -98,7 +98,7 @@ class Daemon:
         ]
 
     def start(self, wait: bool = True) -> "Daemon":
-        """Start the process and, with `wait`, see its first pong."""
+        """Start the process and, with `wait`, see its first pong; one that does not come ends the process."""
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(
                 self.namespaces.command(self.arguments()),
@@ -109,7 +109,12 @@ class Daemon:
                 start_new_session=True,
             )
         if wait:
-            self.wait_until_ready()
+            try:
+                self.wait_until_ready()
+            except BaseException:
+                if self.process.poll() is None:
+                    self.kill9()
+                raise
         return self
 
     def wait_until_ready(self, seconds: float = START_SECONDS) -> None:
