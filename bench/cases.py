@@ -87,6 +87,7 @@ CASES = (
     Case("wakeup_thousand_list", "the same with 1,000, list of containers", "ms", True, Goal(200)),
     Case("asleep_memory", "memory of all processes of a sleeping engine (PSS)", "MB", True, Goal(1)),
     Case("asleep_writes", "its writes in 10 seconds", "calls", True),
+    Case("bundle_size", "the engine in one file, daemon and client", "MB", True, Goal(1)),
     Case("pull", "pull of a Debian of 204 MB, local registry", "s", True, Goal(0.8, "curl | tar -xz")),
     Case("pull_layers", "pull of the same in 8 layers", "s", True, Goal(0.5, "curl | tar -xz")),
     Case("load", "load of the same", "s", True, Goal(1, "tar -x")),

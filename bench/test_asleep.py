@@ -13,7 +13,7 @@ from bench.cases import OURS
 from bench.peers import Daemon, Launch, NewDaemon
 from bench.results import Record
 
-ROUNDS = 7
+ROUNDS = 5
 COLD_ROUNDS = 3
 MANY, THOUSAND = 100, 1000
 SECONDS = 60.0
