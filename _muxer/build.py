@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 PARTS = {
     "log": (
         *("format", "room", "lasting", "text", "jsonwriter", "writer"),
-        *("segment", "sink", "lines", "seek", "waiting", "reader", "jsonlines", "jsonreader"),
+        *("segment", "sink", "lines", "seek", "waiting", "together", "reader", "jsonlines", "jsonreader"),
     ),
     "pump": ("client", "flow", "pump", "waiters"),
     "proxy": ("confine", "datagram", "orders", "reach", "stream", "turns"),

@@ -124,7 +124,8 @@ enum mux_lines_end {
     MUX_LINES_OTHER = 1, /* a line that the caller judges: see mux_lines_other */
     MUX_LINES_PAST = 2,  /* no later line can be wanted */
     MUX_LINES_LOOK = 3,  /* there may be another file, or the log has ended */
-    MUX_LINES_LEFT = 4   /* the client has left */
+    MUX_LINES_LEFT = 4,  /* the client has left */
+    MUX_LINES_TOGETHER = 5 /* another reads for this client: call mux_lines_together */
 };
 
 /* Makes what sends a log of JSON lines to sink_fd. The caller opens the log's files, and finds where to begin; the
@@ -158,6 +159,10 @@ int mux_lines_flush(struct mux_lines *lines, int finish);
  * an inotify descriptor on its directory, -1 for none; ended_fd: readable when the log is complete. Never returns
  * MUX_LINES_READ. */
 int mux_lines_wait(struct mux_lines *lines, int fd, uint64_t *offset, const char *path, int changes, int ended_fd);
+
+/* After MUX_LINES_TOGETHER, and when the directory is not watched any more: waits until this client has to be sent what
+ * comes by itself again. MUX_LINES_LOOK, MUX_LINES_LEFT or a negative errno. */
+int mux_lines_together(struct mux_lines *lines, uint64_t *offset, int ended_fd);
 
 /* The latest time in a line that was read, 0 for none. */
 uint64_t mux_lines_time(const struct mux_lines *lines);

@@ -5,6 +5,7 @@
  * unescaped from the window into the sink, in its one pass. */
 #include "log/jsonlines.h"
 #include "log/sink.h"
+#include "log/together.h"
 #include "log/waiting.h"
 
 #include <errno.h>
@@ -33,6 +34,10 @@ struct mux_lines {
     int window_fd;
     uint64_t window_offset;
     size_t window_start, window_size;
+    uint64_t limit;          /* of the file, for the reading under way */
+    struct company *company; /* the followers that this one leads, or NULL */
+    struct guest guest;      /* its place among others, after MUX_LINES_TOGETHER */
+    struct wish wish;
     struct sink sink;
     uint8_t window[LONGEST];
 };
@@ -43,11 +48,13 @@ struct mux_lines *mux_lines_new(int sink_fd, const struct mux_query *query) {
     if (lines == MAP_FAILED) return NULL;
     lines->query = *query;
     lines->window_fd = -1;
+    lines->limit = UINT64_MAX;
     sink_begin(&lines->sink, sink_fd, query->chunked != 0);
     return lines;
 }
 
 void mux_lines_free(struct mux_lines *lines) {
+    sink_end(&lines->sink);
     free(lines->known.attributes);
     free(lines->prefix);
     munmap(lines, sizeof *lines);
@@ -138,7 +145,8 @@ int mux_lines_read(struct mux_lines *lines, int fd, uint64_t *offset) {
             bytes += lines->window_start;
             size = lines->window_size;
         } else {
-            int64_t got = read_at(fd, lines->window, want, *offset);
+            uint64_t most = lines->limit - *offset;
+            int64_t got = read_at(fd, lines->window, want < most ? want : (size_t)most, *offset);
             if (got <= 0) return (int)got;
             size = (size_t)got;
         }
@@ -186,28 +194,90 @@ int mux_lines_put(struct mux_lines *lines, int stream, uint64_t time_ns, const u
 
 int mux_lines_flush(struct mux_lines *lines, int finish) { return sink_flush(&lines->sink, finish != 0); }
 
-/* Whether the open file is no longer the one with this path, or has become shorter than what was read of it. */
-static bool another(int fd, uint64_t offset, const char *path) {
+/* Whether the open file is no longer the one with this path, or has become shorter than what was read of it. *size
+ * becomes its size. */
+static bool another(int fd, uint64_t offset, const char *path, uint64_t *size) {
     struct stat named, opened;
     if (fd < 0 || stat(path, &named) < 0 || fstat(fd, &opened) < 0) return true;
-    return named.st_ino != opened.st_ino || named.st_dev != opened.st_dev || (uint64_t)opened.st_size < offset;
+    *size = (uint64_t)opened.st_size;
+    return named.st_ino != opened.st_ino || named.st_dev != opened.st_dev || *size < offset;
 }
 
-int mux_lines_wait(struct mux_lines *lines, int fd, uint64_t *offset, const char *path, int changes, int ended_fd) {
+static struct standing place_of(const struct mux_lines *lines, const struct stat *file, uint64_t offset) {
+    return (struct standing){{file->st_dev, file->st_ino}, {offset}, lines->time_ns};
+}
+
+/* Looks for followers at the same place. */
+static enum meeting meet(struct mux_lines *lines, int fd, uint64_t offset) {
+    struct stat file;
+    if (lines->company) return LEADS;
+    if (fd < 0 || lines->window_fd >= 0 || fstat(fd, &file) < 0) return MEETS_NOBODY;
+    struct standing place = place_of(lines, &file, offset);
+    lines->wish = (struct wish){&lines->query, lines->known.attributes, lines->prefix, lines->known.attributes_size,
+                                lines->prefix_size};
+    return together_meet(&lines->company, &lines->guest, &lines->sink, &lines->wish, &place);
+}
+
+/* Sends what the file has up to `size`, also to the guests. The same as mux_lines_read. */
+static int read_together(struct mux_lines *lines, int fd, uint64_t *offset, uint64_t size, bool little) {
+    struct stat file;
+    if (lines->company && (!little || !together_any(lines->company) || fstat(fd, &file) < 0))
+        together_part(&lines->company);
+    if (!lines->company) return mux_lines_read(lines, fd, offset);
+    together_keep(&lines->company, &lines->sink);
+    lines->limit = size;
+    int result = mux_lines_read(lines, fd, offset), failed = sink_flush(&lines->sink, false);
+    lines->limit = UINT64_MAX;
+    if (failed < 0 && result >= 0) result = failed;
+    if (!lines->company) return result; /* it was too much */
+    /* A line that is the caller's is each guest's own caller's. */
+    uint64_t end = result == MUX_LINES_OTHER ? *offset - lines->other_size - 1 : *offset;
+    struct standing place = place_of(lines, &file, end);
+    if (result == MUX_LINES_READ || result == MUX_LINES_OTHER) together_send(lines->company, &lines->sink, &place);
+    if (result != MUX_LINES_READ) together_part(&lines->company);
+    failed = together_send_own(&lines->company, &lines->sink);
+    return failed < 0 ? failed : result;
+}
+
+/* The same as mux_lines_wait, but for the company, which has not ended. */
+static int wait_and_read(struct mux_lines *lines, int fd, uint64_t *offset, const char *path, int changes,
+                         int ended_fd) {
+    int64_t most_ms = -1;
+    bool little = true; /* the last reading found little that was new */
     for (;;) {
         bool made = false;
+        uint64_t size;
         int result = sink_flush(&lines->sink, false);
         if (result == 0) {
-            result = wait_for_change(&lines->query, lines->sink.fd, changes, ended_fd, &made);
+            enum meeting met = little && changes >= 0 ? meet(lines, fd, *offset) : MEETS_NOBODY;
+            if (met == JOINS) return MUX_LINES_TOGETHER;
+            most_ms = met == MEETS_OTHERS ? together_patience(most_ms) : -1;
+            result = wait_for_change(&lines->query, lines->sink.fd, changes, ended_fd, most_ms, &made);
             if (result == 0) return MUX_LINES_LEFT;
         }
         if (result < 0) return client_has_left(-result) ? MUX_LINES_LEFT : result;
         if (made || changes < 0 || log_over(&lines->query, ended_fd)) return MUX_LINES_LOOK;
         /* Of a file that was shortened, the offset is no place to read from. */
-        if (another(fd, *offset, path)) return MUX_LINES_LOOK;
-        result = mux_lines_read(lines, fd, offset);
-        if (result != MUX_LINES_READ) return result;
+        if (another(fd, *offset, path, &size)) return MUX_LINES_LOOK;
+        little = size - *offset <= TOGETHER_MOST;
+        result = read_together(lines, fd, offset, size, little);
+        if (result != MUX_LINES_READ) return result < 0 && client_has_left(-result) ? MUX_LINES_LEFT : result;
     }
+}
+
+int mux_lines_wait(struct mux_lines *lines, int fd, uint64_t *offset, const char *path, int changes, int ended_fd) {
+    int result = wait_and_read(lines, fd, offset, path, changes, ended_fd);
+    together_part(&lines->company);
+    return result;
+}
+
+int mux_lines_together(struct mux_lines *lines, uint64_t *offset, int ended_fd) {
+    struct standing place;
+    int result = together_wait(&lines->guest, &lines->sink, ended_fd, &place);
+    *offset = place.at[0];
+    if (place.time_ns > lines->time_ns) lines->time_ns = place.time_ns;
+    if (result > 0) return MUX_LINES_LOOK;
+    return result == 0 || client_has_left(-result) ? MUX_LINES_LEFT : result;
 }
 
 uint64_t mux_lines_time(const struct mux_lines *lines) { return lines->time_ns; }

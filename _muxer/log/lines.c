@@ -33,6 +33,8 @@ bool lines_owing(const struct lines *lines) {
            (lines->streams[2].inside && lines->streams[2].wanted);
 }
 
+bool lines_inside(const struct lines *lines) { return lines->streams[1].inside || lines->streams[2].inside; }
+
 void lines_pass_over(struct lines *lines, unsigned stream) {
     lines->streams[stream].inside = true;
     lines->streams[stream].wanted = false;

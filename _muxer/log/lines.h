@@ -35,6 +35,9 @@ bool stream_wanted(const struct mux_query *query, unsigned stream);
 /* Whether a wanted line has begun and not ended. */
 bool lines_owing(const struct lines *lines);
 
+/* Whether any line has begun and not ended. */
+bool lines_inside(const struct lines *lines);
+
 /* Says that the stream is in the middle of a line that is not wanted. */
 void lines_pass_over(struct lines *lines, unsigned stream);
 

@@ -5,6 +5,7 @@
 #include "log/seek.h"
 #include "log/sink.h"
 #include "log/segment.h"
+#include "log/together.h"
 #include "log/waiting.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct reading {
@@ -28,6 +30,10 @@ struct reading {
     uint32_t watched_number; /* the segment of which the index is watched, 0 for none; and its watch */
     int watched;
     struct place skip[3];
+    uint64_t seen;          /* of the first segment's .log file, what was there at the last reading */
+    bool little;            /* the last reading found little that was new */
+    struct company *company; /* the followers that this one leads, or NULL */
+    struct wish wish;
     struct sink sink;
     struct lines lines;
     struct view view;
@@ -119,6 +125,22 @@ static int read_segment(struct reading *reading) {
     return 0;
 }
 
+/* Has the guests, if there are any, read for themselves, from where nothing of this turn was sent to them. */
+static int part(struct reading *reading) {
+    together_part(&reading->company);
+    return together_send_own(&reading->company, &reading->sink);
+}
+
+/* Updates what the first segment has. Much that is new is not for a company. */
+static int look(struct reading *reading) {
+    struct segment *segment = &reading->segments[0];
+    int failed = segment_refresh(segment);
+    if (failed < 0) return failed;
+    reading->little = segment->size - reading->seen <= TOGETHER_MOST;
+    reading->seen = segment->size;
+    return reading->little || !reading->company ? 0 : part(reading);
+}
+
 /* Sends all that is there, and with `last` the lines in progress. `made`: there may be segments that are new. */
 static int advance(struct reading *reading, bool last, bool made) {
     int failed = made || last ? name_new(reading) : 0;
@@ -127,13 +149,13 @@ static int advance(struct reading *reading, bool last, bool made) {
     while (failed == 0 && reading->segment_count > 0) {
         /* The next segment was seen before this one is read: only then nothing more can be added to this one. */
         bool closed = reading->segment_count > 1;
-        if (reading->following) failed = segment_refresh(&reading->segments[0]);
+        if (reading->following) failed = look(reading);
         if (failed == 0) failed = read_segment(reading);
         if (failed < 0 || reading->finished) return failed;
         if (closed || last) failed = lines_end(&reading->lines);
         if (!closed) break;
         drop_segments(reading, 1);
-        reading->record = 0;
+        reading->record = reading->seen = 0;
         memset(reading->skip, 0, sizeof reading->skip);
     }
     return failed;
@@ -167,15 +189,58 @@ static bool watch_index(struct reading *reading, int changes) {
     return reading->watched >= 0 && !failed;
 }
 
+static struct standing place_of(const struct reading *reading) {
+    struct standing place = {.at = {reading->newest, reading->record}};
+    struct stat found;
+    if (reading->directory_fd < 0 || fstat(reading->directory_fd, &found) < 0) return place;
+    place.log[0] = found.st_dev;
+    place.log[1] = found.st_ino;
+    return place;
+}
+
+/* Sends what is new, also to the guests. The same as `advance`. */
+static int advance_together(struct reading *reading, bool last, bool made) {
+    struct standing place;
+    if (reading->company && (last || made || !together_any(reading->company))) together_part(&reading->company);
+    if (reading->company) together_keep(&reading->company, &reading->sink);
+    int failed = advance(reading, last, made);
+    if (reading->company && failed == 0) failed = sink_flush(&reading->sink, false);
+    if (!reading->company) return failed; /* also where it was too much */
+    if (failed < 0 || reading->finished || lines_inside(&reading->lines)) {
+        int unsent = part(reading);
+        return failed < 0 ? failed : unsent;
+    }
+    place = place_of(reading);
+    together_send(reading->company, &reading->sink, &place);
+    return together_send_own(&reading->company, &reading->sink);
+}
+
+/* Looks for followers at the same place, where this one may have some. */
+static enum meeting meet(struct reading *reading, struct guest *guest) {
+    if (reading->company) return LEADS;
+    if (!reading->little || reading->segment_count != 1 || lines_inside(&reading->lines)) return MEETS_NOBODY;
+    struct standing place = place_of(reading);
+    return together_meet(&reading->company, guest, &reading->sink, &reading->wish, &place);
+}
+
+/* Lets the one that leads read, until this follower has to go on by itself. The same as together_wait. */
+static int be_guest(struct reading *reading, struct guest *guest, int ended_fd) {
+    struct standing place;
+    int going = together_wait(guest, &reading->sink, ended_fd, &place);
+    reading->record = place.at[1];
+    return going;
+}
+
 /* 1 when the log is complete and all of it is put, 0 when the client left, else a negative errno. */
 static int follow(struct reading *reading, int ended_fd) {
     int changes = -1, going = 1;
+    int64_t most_ms = -1;
     bool made = true; /* a directory of which nothing was made is not listed again, which costs more than a new line */
     while (going > 0) {
         if (changes < 0) changes = watch(reading->directory); /* before reading, so that no change is missed */
         /* Checked before reading: what was written before the end was signalled is then certain to be read. */
         bool last = log_over(reading->query, ended_fd);
-        going = advance(reading, last, made);
+        going = advance_together(reading, last, made);
         if (going < 0 || last || reading->finished) {
             going = going < 0 ? going : 1;
             break;
@@ -184,8 +249,21 @@ static int follow(struct reading *reading, int ended_fd) {
         going = watch_index(reading, changes);
         if (going > 0) continue;
         going = sink_flush(&reading->sink, false);
-        if (going == 0) going = wait_for_change(reading->query, reading->sink.fd, changes, ended_fd, &made);
+        if (going < 0) break;
+        struct guest guest;
+        enum meeting met = changes < 0 ? MEETS_NOBODY : meet(reading, &guest); /* who is not told leads nobody */
+        if (met == JOINS) {
+            close(changes); /* a watch costs whoever writes the log */
+            changes = -1;
+            reading->watched_number = 0;
+            made = true;
+            going = be_guest(reading, &guest, ended_fd);
+            continue;
+        }
+        most_ms = met == MEETS_OTHERS ? together_patience(most_ms) : -1;
+        going = wait_for_change(reading->query, reading->sink.fd, changes, ended_fd, most_ms, &made);
     }
+    together_part(&reading->company);
     if (changes >= 0) close(changes);
     return going;
 }
@@ -199,6 +277,7 @@ int mux_send(const char *directory, int sink_fd, const struct mux_query *query, 
     if (reading == MAP_FAILED) return -ENOMEM;
     reading->directory = directory;
     reading->query = query;
+    reading->wish.query = query;
     reading->following = ended_fd >= 0;
     reading->directory_fd = -1;
     sink_begin(&reading->sink, sink_fd, query->chunked != 0);
@@ -213,6 +292,7 @@ int mux_send(const char *directory, int sink_fd, const struct mux_query *query, 
         if (failed < 0) result = failed;
     }
     drop_segments(reading, reading->segment_count);
+    sink_end(&reading->sink);
     free(reading->segments);
     if (reading->directory_fd >= 0) close(reading->directory_fd);
     munmap(reading, sizeof *reading);

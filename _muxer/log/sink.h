@@ -16,6 +16,11 @@
 struct sink {
     int fd;
     bool chunked, not_a_socket;
+    bool keeps; /* a flush copies into `kept` */
+    int (*too_much)(struct sink *sink, void *holder);
+    void *holder;
+    uint8_t *kept;
+    size_t kept_size, kept_room;
     unsigned count; /* of segments in use; the first is for the chunk's head */
     size_t size;    /* of all of them together */
     size_t dressed; /* bytes of dress in use */
@@ -39,8 +44,29 @@ static inline void sink_lend(struct sink *sink, const uint8_t *bytes, size_t siz
     sink->size += size;
 }
 
-/* Writes all that was lent so far, and with `finish` the end of the HTTP body. 0 or a negative errno. */
+/* Writes all that was lent so far, and with `finish` the end of the HTTP body; or keeps it. 0 or a negative errno. */
 int sink_flush(struct sink *sink, bool finish);
+
+/* Keeps what is flushed from now on. too_much: called when more than SINK_MOST bytes would be kept, or there is no memory
+ * for them; it sends the kept bytes, has the sink keep no more, and returns 0 or a negative errno. */
+void sink_keep(struct sink *sink, int (*too_much)(struct sink *sink, void *holder), void *holder);
+
+/* The kept bytes as the client gets them: fills up to 3 parts, one of which is in `head`, and returns their number. */
+size_t sink_kept(const struct sink *sink, char head[SINK_HEAD], struct iovec parts[3]);
+
+/* Forgets the kept bytes, and keeps no more. */
+void sink_keep_no_more(struct sink *sink);
+
+/* Writes these parts, which are no chunk of their own. 0 or a negative errno. */
+int sink_put(struct sink *sink, struct iovec *parts, size_t count);
+
+/* Gives back what the sink holds beside itself. */
+void sink_end(struct sink *sink);
+
+bool is_socket(int fd);
+
+/* Sends without waiting. Returns the parts that did not go out, *count of them; NULL and errno: none can. */
+struct iovec *send_now(int fd, struct iovec *parts, size_t *count);
 
 /* Whether this errno says that the client has left. */
 bool client_has_left(int number);

@@ -24,8 +24,9 @@ static void drain(int changes, bool *made) {
     }
 }
 
-int wait_for_change(const struct mux_query *query, int sink_fd, int changes, int ended_fd, bool *made) {
-    int64_t wait_ms = changes >= 0 ? -1 : LOOK_AGAIN_MS;
+int wait_for_change(const struct mux_query *query, int sink_fd, int changes, int ended_fd, int64_t most_ms,
+                    bool *made) {
+    int64_t wait_ms = changes >= 0 || (most_ms >= 0 && most_ms < LOOK_AGAIN_MS) ? most_ms : LOOK_AGAIN_MS;
     if (query->last_ns != UINT64_MAX) {
         uint64_t now = now_ns(), last = query->last_ns;
         int64_t rest = last > now ? (int64_t)((last - now) / 1000000u) + 1 : 1;

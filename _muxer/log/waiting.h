@@ -7,8 +7,10 @@
 #include <stdbool.h>
 
 /* Waits for a change. changes: an inotify descriptor, -1 where there is none, and then it waits a short time; it is
- * read empty, and *made says whether a file was made. 1: look again; 0: the client has left; else a negative errno. */
-int wait_for_change(const struct mux_query *query, int sink_fd, int changes, int ended_fd, bool *made);
+ * read empty, and *made says whether a file was made. most_ms: it waits no longer; negative: as long as it takes. 1: look
+ * again; 0: the client has left; else a negative errno. */
+int wait_for_change(const struct mux_query *query, int sink_fd, int changes, int ended_fd, int64_t most_ms,
+                    bool *made);
 
 /* Whether the log is complete, or the query's end is past. */
 bool log_over(const struct mux_query *query, int ended_fd);

@@ -56,6 +56,12 @@ class Out:
         self._offset[0] = 0 if file is None else file.offset
         path = os.fsencode(log.path)
         ended = _check(lib.mux_lines_wait(self._lines, fd, self._offset, path, changes.fd, ended_fd))
+        if ended == lib.MUX_LINES_TOGETHER:
+            try:
+                changes.close()  # a watch costs whoever writes the log
+            finally:
+                ended = _check(lib.mux_lines_together(self._lines, self._offset, ended_fd))
+            log.last_ns = max(log.last_ns, lib.mux_lines_time(self._lines))
         if file is not None and fd >= 0:
             file.offset = self._offset[0]
         if ended == lib.MUX_LINES_OTHER:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tests.harness.descriptors import open_links
 from tests.unit.muxer.spawned import PATIENCE_S, STDERR, STDOUT
 
 _HEAD = struct.Struct(">BxxxI")
@@ -91,16 +92,6 @@ def children(pid: int) -> list[int]:
     with suppress(OSError):
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
-
-
-def open_links(pid: int) -> list[str]:
-    """What its descriptors lead to."""
-    links = []
-    with suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(OSError):
-                links.append(os.readlink(f"/proc/{pid}/fd/{name}"))
-    return links
 
 
 def held(pid: int) -> set[int]:
