@@ -65,12 +65,19 @@ static int private_proc(void) {
     return proc;
 }
 
-/* Makes the next execve run under an AppArmor profile. */
+/* The /proc of the engine, for a process that has entered no container yet. */
+static int engines_proc(void) {
+    int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return proc < 0 ? -errno : proc;
+}
+
+/* Makes the next execve run under an AppArmor profile. An exec asks for it before it enters the container, by the
+ * engine's /proc (engine/sandbox/lsm.py). */
 STEP(PROFILE) {
     static const char *const files[] = {"thread-self/attr/apparmor/exec", "thread-self/attr/exec"};
     const char *profile = text(&birth->fields);
+    int proc = number(&birth->fields) ? engines_proc() : private_proc(), failed = proc < 0 ? proc : -ENOENT;
     char asked[PATH_SIZE];
-    int proc = private_proc(), failed = proc < 0 ? proc : -ENOENT;
     int size = snprintf(asked, sizeof asked, "exec %s", profile);
     if ((size_t)size >= sizeof asked) failed = -ENAMETOOLONG;
     bool found = false;

@@ -233,6 +233,10 @@ class _Init(Process):
             root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             os.fchdir(make_directories(root, self.sandbox.cwd or "/"))
 
+    def label_inside(self) -> None:
+        """Ask for the profile and the label of process 1. Its /proc may be the client's by now."""
+        self.label(outside=False)
+
     def last_hooks(self) -> None:
         if self.sandbox.hooks:
             hooks.run(self.sandbox, hooks.BEFORE_COMMAND)
@@ -258,7 +262,8 @@ STEPS: tuple[tuple[str, Callable[[_Init], None]], ...] = (
     ("streams", _Init.control),
     ("streams", _Init.streams),
     ("limits", _Init.limits),
-    ("privileges", _Init.confine),
+    ("privileges", _Init.label_inside),
+    ("privileges", _Init.enter_users),
     ("directory", _Init.directory_inside),
     ("privileges", _Init.privileges),
     ("hooks", _Init.last_hooks),

@@ -110,6 +110,10 @@ class _Join(Process):
         for path in self.sandbox.cgroups:
             entering.enter(path, self.pid)
 
+    def label_ahead(self) -> None:
+        """Ask for the profile and the label of the new process, while /proc is the engine's."""
+        self.label(outside=True)
+
     def enter(self) -> None:
         """Enter all namespaces of the container at once, its own and those that it shares.
 
@@ -223,13 +227,14 @@ class _Join(Process):
 STEPS: tuple[tuple[str, Callable[[_Join], None]], ...] = (
     ("seclude", _Join.seclude),
     ("cgroup", _Join.cgroup),
+    ("privileges", _Join.label_ahead),
     ("namespaces", _Join.enter),
     ("user", _Join.user),
     ("directory", _Join.directory),
     ("terminal", _Join.terminal_),
     ("streams", _Join.streams),
     ("limits", _Join.limits),
-    ("privileges", _Join.confine),
+    ("privileges", _Join.enter_users),
     ("directory", _Join.directory_inside),
     ("privileges", _Join.privileges),
     ("exec", _Join.bear),

@@ -120,12 +120,15 @@ class Process:
     def limits(self) -> None:
         self.warn(limits.apply_rlimits(each for each in self.sandbox.rlimits if not limits.hinders(each)))
 
-    def confine(self) -> None:
-        """Take what only the host's rights can give. They end here where the container has a user namespace."""
+    def label(self, *, outside: bool) -> None:
+        """Take the container's AppArmor profile and SELinux label at the next execve. outside: as for `lsm.write`"""
         if self.sandbox.apparmor:
-            apparmor.change_on_exec(self.sandbox.apparmor)
+            apparmor.change_on_exec(self.sandbox.apparmor, outside=outside)
         if self.sandbox.label:
-            selinux.change_on_exec(self.sandbox.label)
+            selinux.change_on_exec(self.sandbox.label, outside=outside)
+
+    def enter_users(self) -> None:
+        """Enter the container's user namespace, if it has one of its own: the host's rights end here."""
         if self.remapped is not None:
             self.remapped.enter(alone=self.mounts_alone)
 

@@ -11,10 +11,13 @@ from engine.sandbox import lsm
 _FILES = ("apparmor/exec", "exec")  # the second before Linux 5.8
 
 
-def change_on_exec(profile: str) -> None:
-    """Make the next execve run under this profile, which the host has loaded. Raises SystemFailure."""
+def change_on_exec(profile: str, *, outside: bool = False) -> None:
+    """Make the next execve run under this profile, which the host has loaded. Raises SystemFailure.
+
+    outside: as for `lsm.write`
+    """
     try:
-        written = lsm.write(_FILES, f"exec {profile}")
+        written = lsm.write(_FILES, f"exec {profile}", outside=outside)
     except OSError as error:
         raise SystemFailure(f"apparmor failed to apply profile: {profile}: {reasons.of(error)}") from error
     if not written:

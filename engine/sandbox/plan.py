@@ -248,6 +248,7 @@ def _start(sandbox: Sandbox) -> Iterable[bytes]:
     if sandbox.tty:
         yield record("CONTROL")
     yield record("STREAMS")
+    yield from _profile(sandbox, outside=False)
     yield _rights(sandbox)
     yield _command("EXECUTE", sandbox)
 
@@ -258,6 +259,7 @@ def _join(sandbox: Sandbox, pid: int, bears: bool) -> Iterable[bytes]:
     if sandbox.oom_score_adj is not None:
         yield record("OOM_SCORE", sandbox.oom_score_adj)
     yield from (record("ENTER_CGROUP", *os.path.split(path), pid) for path in sandbox.cgroups)
+    yield from _profile(sandbox, outside=True)
     yield record("JOIN", sum(namespaces.NAMESPACES[name].flag for name in namespaces.NAMESPACES if name != "user"))
     yield _user(sandbox)
     yield record("CHANGE_DIRECTORY", sandbox.cwd or "/")
@@ -378,10 +380,14 @@ def _cgroups(sandbox: Sandbox, mount: Mount) -> Iterable[bytes]:
     yield record("HIERARCHIES", mount.target, bits, "ro" in mount.flags, hierarchies)
 
 
+def _profile(sandbox: Sandbox, *, outside: bool) -> Iterable[bytes]:
+    if sandbox.apparmor:
+        yield record("PROFILE", sandbox.apparmor, outside)
+
+
 def _rights(sandbox: Sandbox) -> bytes:
     return _rights_of(
         sandbox.rlimits,
-        sandbox.apparmor,
         sandbox.capabilities,
         sandbox.no_new_privileges,
         sandbox.seccomp,
@@ -392,7 +398,6 @@ def _rights(sandbox: Sandbox) -> bytes:
 @functools.lru_cache(_REMEMBERED)
 def _rights_of(
     rlimits: tuple[Rlimit, ...],
-    apparmor: str,
     names: tuple[str, ...],
     no_new_privileges: bool,
     seccomp: bytes,
@@ -403,8 +408,6 @@ def _rights_of(
         record("LIMIT", each.name, limits.NAMES[each.name], each.soft, each.hard, limits.hinders(each))
         for each in rlimits
     ]
-    if apparmor:
-        steps.append(record("PROFILE", apparmor))
     asked = capabilities.mask(names)
     numbers = (asked, _LAST_CAPABILITY, no_new_privileges, _MAY_SET_GROUPS)
     steps.append(record("PRIVILEGES", *numbers, seccomp, seccomp_flags, capabilities.ALL))

@@ -23,13 +23,16 @@ _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 LABELLED = frozenset({"tmpfs", "devpts"})
 
 
-def change_on_exec(label: str) -> None:
-    """Make the next execve run with this label, in a session whose keyring has it too. Raises SystemFailure."""
+def change_on_exec(label: str, *, outside: bool = False) -> None:
+    """Make the next execve run with this label, in a session whose keyring has it too. Raises SystemFailure.
+
+    outside: as for `lsm.write`
+    """
     try:
-        if lsm.write(("keycreate",), label):
+        if lsm.write(("keycreate",), label, outside=outside):
             with contextlib.suppress(OSError):  # the keyring that it has stays, as where the kernel has no keyrings
                 syscalls.join_session_keyring()
-        written = lsm.write(("exec",), label)
+        written = lsm.write(("exec",), label, outside=outside)
     except OSError as error:
         raise SystemFailure(f"SELinux refuses the label {label} of a process: {error.strerror}") from error
     if not written:

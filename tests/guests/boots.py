@@ -46,7 +46,7 @@ BOOTS = (
         ((*every("check_service"), *every("check_apparmor"), *every("check_kernel"), BEFORE), (AFTER,)),
         short=True,
     ),
-    Boot("scopes", (every("check_systemd"),), memory=2048),
+    Boot("scopes", ((*every("check_systemd"), *every("check_remapped")),), memory=2048),
     # Debian's kernel, its systemd and the checks' own Python take 100 MB of it. With less, the ten containers (55 MB)
     # leave too little for the files of running programs, which are then read again and again.
     Boot("small", (every("check_small"),), memory=208),

@@ -1,14 +1,13 @@
 """What the sandbox tests share: a root of busybox on a file system that can carry an overlay, bait, an attacker."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import _muxer
+from tests.harness import compiled
 from tests.sandbox import bait as baits
 from tests.sandbox.harness import BUSYBOX, Bench
 
@@ -69,12 +68,4 @@ def bait(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def attacker(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A static program that makes the calls of ATTACKER."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    place = tmp_path_factory.mktemp("attacker")
-    (place / "a.c").write_text(ATTACKER)
-    built = subprocess.run([compiler, "-static", "-O1", "-o", "a", "a.c"], cwd=place, capture_output=True, timeout=60)
-    if built.returncode:
-        pytest.skip(f"no static program can be built: {built.stderr[-200:]!r}")
-    return (place / "a").read_bytes()
+    return compiled.static(ATTACKER, tmp_path_factory.mktemp("attacker"))

@@ -31,8 +31,7 @@ def filled(world: World, request: pytest.FixtureRequest) -> Iterator[Daemon]:
         pytest.skip("needs busybox: apt-get install busybox-static")
     daemon = world.daemon(machine=world.machine())  # its bridge is not to be in the way of the other tests'
     if request.param == "copy":
-        daemon.data_root.mkdir()
-        (daemon.data_root / "storage").write_text("copy\n")
+        daemon.copies_layers()
     for above in (daemon.root, daemon.root.parent):
         above.chmod(0o755)  # the tests' own directories would hide what the daemon leaves open
     with running(daemon):

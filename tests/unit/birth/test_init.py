@@ -29,8 +29,8 @@ def test_cgroups_are_entered_before_their_namespace_shows_them_and_before_the_co
 
 def test_privileges_are_the_last_to_go_and_what_the_image_has_brought_runs_without_them() -> None:
     names = [step.__name__ for _, step in init.STEPS]
-    assert names[-5:] == ["confine", "directory_inside", "privileges", "last_hooks", "execute"]
-    assert place("limits") < place("confine")
+    assert names[-5:] == ["enter_users", "directory_inside", "privileges", "last_hooks", "execute"]
+    assert place("limits") < place("label_inside") < place("enter_users")
 
 
 def test_every_step_has_a_name_for_a_client_to_read() -> None:

@@ -13,6 +13,10 @@ def test_everything_is_closed_before_anything_is_entered() -> None:
     assert place("seclude") == 0 < place("cgroup") < place("enter")
 
 
+def test_the_profile_is_asked_for_by_the_engines_own_proc() -> None:
+    assert place("label_ahead") < place("enter") < place("enter_users")
+
+
 def test_nothing_of_the_containers_files_is_looked_at_from_outside() -> None:
     assert place("enter") < min(place(name) for name in ("user", "directory", "terminal_", "streams"))
 

@@ -11,6 +11,7 @@ from engine.monitor.launch import STDOUT, Streams
 from engine.wire import channel
 from engine.wire.channel import Channel
 from engine.wire.schema import Failed, Started, Warned
+from tests.harness.descriptors import all_open
 from tests.unit.muxer.spawned import FORGED, TOLD
 
 
@@ -33,9 +34,9 @@ def awaited(*reports):
         with theirs:
             for each in reports:
                 socket.send_fds(theirs, [each], [ours.fileno()])
-        before = len(os.listdir("/proc/self/fd"))
+        before = all_open()
         launched = enter._await(ours, joiner, link, Streams(False, False, (STDOUT,)))
-        more = len(os.listdir("/proc/self/fd")) - before
+        more = (all_open() - before).total()
         link.socket.shutdown(socket.SHUT_WR)
         told = []
         while (received := daemon.receive()) is not None:

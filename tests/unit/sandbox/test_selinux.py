@@ -18,7 +18,7 @@ LABEL = "system_u:object_r:container_file_t:s0:c1,c2"
 def done(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What a process does to itself, in order, on a kernel with SELinux."""
     calls: list[object] = []
-    monkeypatch.setattr(lsm, "write", lambda names, text: calls.append((*names, text)) or True)
+    monkeypatch.setattr(lsm, "write", lambda names, text, outside: calls.append((*names, text)) or True)
     monkeypatch.setattr(syscalls, "join_session_keyring", lambda: calls.append("keyring"))
     return calls
 
@@ -40,7 +40,7 @@ def test_a_kernel_without_keyrings_gives_the_label_all_the_same(
 
 
 def test_a_label_that_the_policy_does_not_know_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_names: tuple[str, ...], _text: str) -> bool:
+    def refuse(_names: tuple[str, ...], _text: str, *, outside: bool) -> bool:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     monkeypatch.setattr(lsm, "write", refuse)
@@ -49,7 +49,7 @@ def test_a_label_that_the_policy_does_not_know_fails_the_start(monkeypatch: pyte
 
 
 def test_a_kernel_without_selinux_fails_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lsm, "write", lambda _names, _text: False)
+    monkeypatch.setattr(lsm, "write", lambda *_names, outside: False)
     with pytest.raises(SystemFailure, match="this kernel has no SELinux"):
         selinux.change_on_exec(LABEL)
 
