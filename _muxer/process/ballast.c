@@ -7,6 +7,7 @@
 #include "process/keeper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #define MOST (UINT64_C(1) << 30) /* larger ones are no objects of a spawner's */
 #define MOST_SPANS 32
 #define POPULATE_FOR_READING 22 /* MADV_POPULATE_READ, of Linux 5.14 */
+#define WRITES_TO_COME 0x10 /* F_SEAL_FUTURE_WRITE, of Linux 5.1 */
 #define BEHIND (INT64_C(1) << 32) /* a mapping that grows (mremap(2) in realloc(3)) finds a part of the file there */
 
 /* Not where the address sanitizer keeps what it knows of the memory, and not with musl, where it was never tried. */
@@ -52,17 +54,15 @@ static void add_mapping(uint64_t start, uint64_t end, const struct mux_stay *sta
 
 /* Finds the heap, the mappings without a name, and the data of libraries: what was written to is private to this
  * process. */
-static bool find_spans(const struct mux_stay *stay) {
+static bool find_spans(FILE *maps, const struct mux_stay *stay) {
     char line[512], rights[8], name[8];
     uint64_t start, end, inode;
-    FILE *maps = fopen("/proc/self/maps", "re");
     span_count = 0;
     while (maps && fgets(line, sizeof line, maps)) {
         int fields = sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %" SCNu64 " %7s", &start, &end, rights, &inode, name);
         if (fields < 4 || strcmp(rights, "rw-p") != 0) continue;
         if (fields == 4 || inode != 0 || strcmp(name, "[heap]") == 0) add_mapping(start, end, stay);
     }
-    if (maps) fclose(maps);
     return span_count > 0;
 }
 
@@ -99,17 +99,23 @@ static bool show(int file, struct span span, uint64_t at) {
 }
 
 void stow_ballast(const struct mux_stay *stay) {
-    int file = memfd_create("python", MFD_CLOEXEC);
+    int file = memfd_create("python", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     uint64_t at = 0;
-    bool done = file >= 0 && find_spans(stay);
-    /* From here on nothing writes to the heap: it would be lost. */
+    FILE *maps = fopen("/proc/self/maps", "re");
+    bool done = file >= 0 && find_spans(maps, stay);
+    /* From here on nothing writes to the heap, for it would be lost, and nothing is freed: malloc(3) may give the end of
+     * the heap back to the kernel then. */
     for (int i = 0; done && i < span_count; i++) {
         uint64_t size = spans[i].end - spans[i].start;
         done = ftruncate(file, (off_t)(at + size) + BEHIND) == 0 && put(file, spans[i], at);
         if (done && !show(file, spans[i], at)) _exit(1); /* what was there is gone */
         at += size;
     }
-    if (file >= 0) close(file);
+    if (maps) fclose(maps);
+    if (file < 0) return;
+    /* Who may open /proc/PID/map_files(5) would change the memory of all monitors by one of them. */
+    fcntl(file, F_ADD_SEALS, WRITES_TO_COME | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
+    close(file);
 }
 #else
 void stow_ballast(const struct mux_stay *stay) { (void)stay; }

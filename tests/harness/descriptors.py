@@ -1,4 +1,4 @@
-"""What this process has open, told apart by where it lies: other tests' threads open and close what is theirs."""
+"""What a process has open, told apart by what it is: its other threads open and close what is theirs meanwhile."""
 
 import contextlib
 import os
@@ -6,17 +6,23 @@ from collections import Counter
 from pathlib import Path
 
 
-def all_open() -> Counter[str]:
-    """All that is open, by what it is: a pipe's name is its own, whatever number another thread's descriptor has."""
-    found: Counter[str] = Counter()
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the listing's own, or closed by another thread
-            found[os.readlink(f"/proc/self/fd/{number}")] += 1
+def open_links(pid: int) -> list[str]:
+    """What its descriptors lead to; none where it has ended, or is not ours to look at."""
+    found = []
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):  # closed meanwhile
+                found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
     return found
 
 
+def all_open() -> Counter[str]:
+    """All that this process has open: a pipe's name is its own, whatever number another thread's descriptor has."""
+    return Counter(open_links(os.getpid()))
+
+
 def open_below(directory: Path) -> int:
-    """How often this directory and what lies below it are open."""
+    """How often this process has this directory and what lies below it open."""
     return sum(_lies_below(f"/proc/self/fd/{number}", directory) for number in os.listdir("/proc/self/fd"))
 
 

@@ -17,6 +17,7 @@ if not _muxer.built():
 from engine.wire import codec, exitfile, waits
 from engine.wire.schema import Exited, Started
 from engine.wire.waits import Wait
+from tests.harness.descriptors import open_links
 from tests.harness.ready import ready
 from tests.unit.muxer.played import frame, receive
 from tests.unit.muxer.spawned import PATIENCE_S, STDERR, STDIN, STDOUT, TOLD, Spawned, heard
@@ -177,7 +178,7 @@ def test_the_half_that_stays_holds_what_it_needs_and_nothing_else(asleep, tmp_pa
     _, _, said = asleep
     staying = stat_field(said["pid"], 4)
     assert staying != said["launcher"]
-    held = [os.readlink(f"/proc/{staying}/fd/{fd}") for fd in os.listdir(f"/proc/{staying}/fd")]
+    held = open_links(staying)
     files = sorted(each for each in held if each.startswith("/"))
     log = f"{tmp_path}/log"
     assert files == sorted(["/dev/null"] * 3 + [str(tmp_path), log, f"{log}/00000001.idx", f"{log}/00000001.log"])

@@ -1,7 +1,5 @@
 """An exec's new process that a program in the container traces, and speaks in the place of."""
 
-import os
-
 import pytest
 
 import _muxer
@@ -10,6 +8,7 @@ if not _muxer.built():
     pytest.skip("the C muxer is not built: python3 -m _muxer.build", allow_module_level=True)
 
 from engine.kernel.syscalls import process_start
+from tests.harness.descriptors import open_links
 from tests.unit.muxer.spawned import STDOUT, Spawned, heard
 
 
@@ -26,8 +25,8 @@ def test_nobody_is_believed_who_speaks_in_the_place_of_a_newborn() -> None:
         assert heard(link)["part"] == "launches"
         told = heard(link)
         assert (told["@"], told["pid_start"]) == ("Started", process_start(told["pid"]))
-        held = f"/proc/{parent(told['pid'])}/fd"
-        assert "/dev/zero" not in {os.readlink(f"{held}/{number}") for number in os.listdir(held)}
+        held = open_links(parent(told["pid"]))
+        assert held and "/dev/zero" not in held
         told = heard(link)
         assert (told["@"], told["exit_code"], heard(link)) == ("Exited", 5, None)
     assert (spawner.end(), spawner.complaints()) == (0, "")
