@@ -153,6 +153,17 @@ class Probing(Protocol):
         """Begin no more probes."""
 
 
+class Unread(Protocol):
+    """Settings of containers that an earlier daemon has written, while nobody here has asked for them."""
+
+    def read(self) -> None:
+        """Give these containers their settings, and take itself from them. Any thread may call it."""
+
+
+SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "manifest")
+"""The fields of a container that are what the client asked for."""
+
+
 @dataclass(slots=True, eq=False)
 class Container:
     """One container.
@@ -187,6 +198,7 @@ class Container:
     followers: eventfds that are made readable when the container has ended; under `changed`
     probing: the object that runs its health check, while it is run (see `health.probing`); under `changed`
     execs: the execs (see `exec.known`) that have been created or run and have not ended, by id
+    unread: where the values of `SETTINGS` are while nobody has asked for one of them, see `store.containers`
     operation: held by the verbs that must not overlap, see above
     """
 
@@ -226,8 +238,17 @@ class Container:
     followers: list[int] = field(default_factory=list, repr=False)
     probing: Probing | None = field(default=None, repr=False)
     execs: dict[str, object] = field(default_factory=dict, repr=False)
+    unread: Unread | None = field(default=None, repr=False)
     operation: Lock = field(default_factory=Lock, repr=False)
     changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+
+    if not TYPE_CHECKING:  # for it, each field has a value
+
+        def __getattr__(self, name: str) -> object:
+            """The value of a field that has none yet. Raises AttributeError for any other name."""
+            if name in SETTINGS and (unread := self.unread) is not None:
+                unread.read()
+            return object.__getattribute__(self, name)
 
     def settled(self) -> State:
         """A copy of the state, taken once everything of an ended run has been taken away."""

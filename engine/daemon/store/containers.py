@@ -4,14 +4,18 @@ All functions take an open connection of `store.database` and run in the thread 
 client asked for; they are written once. The state is written in place at each change. Creating and removing a container
 need a durable transaction, because a client was told of them. A state does not: a container that runs ends with a loss
 of power anyway.
+
+A daemon that starts leaves the settings of the containers as the texts that they are: to decode those of a thousand
+takes 25 milliseconds, and few of them may be asked for before it sleeps again.
 """
 
 import json
 import sqlite3
+import threading
 from operator import attrgetter
 
 from engine.annotating import Any
-from engine.daemon.containers.record import Container, Health, Probe, State
+from engine.daemon.containers.record import SETTINGS, Container, Health, Probe, State
 from engine.dataclass import asdict
 
 SCHEMA = (
@@ -88,13 +92,14 @@ _STATE = (
     "stopped_by_hand",
 )
 _IDENTITY = ("id", "name", "created_ns", "image", "image_id")
-_SETTINGS = ("config", "host_config", "networking", "path", "args", "layers", "mounts", "manifest")
 
 _INSERT = f"INSERT INTO containers ({', '.join(_IDENTITY)}, settings) VALUES ({', '.join('?' * len(_IDENTITY))}, ?)"
 _SAVE_STATE = f"REPLACE INTO container_states (id, {', '.join(_STATE)}) VALUES (?, {', '.join('?' * len(_STATE))})"
 _SELECT = f"SELECT {', '.join(_IDENTITY)}, settings FROM containers"
 _SELECT_STATES = f"SELECT id, {', '.join(_STATE)} FROM container_states"
-_BATCH = 500  # rows whose settings are decoded in one go
+_BATCH = 50  # containers whose settings are decoded in one go
+_ABSENT: dict[str, Any] = {"mounts": (), "manifest": ""}  # what an engine without them did not write
+_NOT_YET: dict[str, Any] = dict.fromkeys(SETTINGS)
 _SAVE_HEALTH = "REPLACE INTO container_health (id, health) VALUES (?, ?)"
 _INSERT_LABELS = "INSERT INTO container_labels (id, process_label, file_label) VALUES (?, ?, ?)"
 _SELECT_LABELS = "SELECT id, process_label, file_label FROM container_labels"
@@ -152,16 +157,17 @@ def load_all(connection: sqlite3.Connection) -> list[Container]:
     health = dict(tuple(row) for row in connection.execute("SELECT id, health FROM container_health"))
     labels = {one: rest for one, *rest in connection.execute(_SELECT_LABELS)}
     states = {one: values for one, *values in connection.execute(_SELECT_STATES)}
-    rows, found = connection.execute(_SELECT), []
-    while batch := rows.fetchmany(_BATCH):
-        # As one text: the decoder makes each key once a text, and a container has a hundred keys.
-        texts = json.loads(f"[{','.join([text for *_, text in batch])}]")
-        for (*identity, _), settings in zip(batch, texts, strict=True):
-            one = identity[0]
-            if one not in states:
-                continue  # both rows are written in one transaction; a container is what has both
-            found.append(_container(identity, settings, _state(states[one], health.get(one))))
-            found[-1].process_label, found[-1].file_label = labels.get(one, ("", ""))
+    found: list[Container] = []
+    unread = _Unread()
+    for *identity, settings in connection.execute(_SELECT):
+        one = identity[0]
+        if one not in states:
+            continue  # both rows are written in one transaction; a container is what has both
+        if len(unread) == _BATCH:
+            unread = _Unread()
+        found.append(_container(identity, _state(states[one], health.get(one))))
+        found[-1].process_label, found[-1].file_label = labels.get(one, ("", ""))
+        unread.take(found[-1], settings)
     found.sort(key=attrgetter("created_ns"))  # SQLite would move whole rows for it
     return found
 
@@ -173,14 +179,46 @@ def load_descriptors(connection: sqlite3.Connection) -> dict[tuple[str, str], di
 
 
 def _settings(container: Container) -> str:
-    return json.dumps({key: getattr(container, key) for key in _SETTINGS}, separators=(",", ":"))
+    return json.dumps({key: getattr(container, key) for key in SETTINGS}, separators=(",", ":"))
 
 
-def _container(identity: list[Any], settings: dict[str, Any], state: State) -> Container:
-    settings.pop("log_asked", None)  # an engine whose default was another log driver wrote it
-    settings["layers"] = tuple(settings["layers"])
-    settings["mounts"] = tuple(settings.get("mounts", ()))  # absent where an engine without mounts wrote it
-    return Container(**dict(zip(_IDENTITY, identity, strict=True)), **settings, state=state)
+def _container(identity: list[Any], state: State) -> Container:
+    return Container(**dict(zip(_IDENTITY, identity, strict=True)), **_NOT_YET, state=state)
+
+
+class _Unread:
+    """The settings of some containers, as the database has them."""
+
+    __slots__ = ("_lock", "_rows")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: list[tuple[Container, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take(self, container: Container, settings: str) -> None:
+        """Have one more container, which has no settings from now on."""
+        self._rows.append((container, settings))
+        for name in SETTINGS:
+            delattr(container, name)
+        container.unread = self
+
+    def read(self) -> None:
+        """Give all these containers their settings; for a second thread, once they have them."""
+        with self._lock:
+            if not self._rows:
+                return
+            # As one text: the decoder makes each key once a text, and a container has a hundred keys.
+            decoded = json.loads(f"[{','.join([text for _, text in self._rows])}]")
+            for (container, _), settings in zip(self._rows, decoded, strict=True):
+                values = {**_ABSENT, **settings}
+                values["layers"], values["mounts"] = tuple(values["layers"]), tuple(values["mounts"])
+                for name in SETTINGS:  # each once: another thread may have one already, and change it
+                    setattr(container, name, values[name])
+                container.unread = None
+            self._rows = []  # only now: after a failure, such as one of memory, the next one who asks tries again
 
 
 def _state(values: list[Any], health: str | None) -> State:
