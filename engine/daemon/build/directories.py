@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
-from engine.daemon.tar.trees import remove_tree
+from engine.daemon.tar.trees import left_for_later, remove_tree
 from engine.errors import SystemFailure
 from engine.kernel import weigh
 
@@ -176,7 +176,8 @@ def sweep(engine: ContainerParts) -> None:
             known = {str(row["number"]) for row in table.mounts(connection)}
         left = [name for name in os.listdir(room(engine)) if name not in known and name not in _making]
     for name in left:
-        _remove(engine, name)
+        with left_for_later("a directory of builds"):
+            _remove(engine, name)
 
 
 def _remove(engine: ContainerParts, name: str) -> None:

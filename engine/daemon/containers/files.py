@@ -5,7 +5,6 @@ repair what a power cut took; while the container runs, when its networks change
 written again from the container's record.
 """
 
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -14,12 +13,10 @@ from engine.daemon.clock import SECOND
 from engine.daemon.containers.endpoints.hosts import LOCALHOST, LOCALHOST4, extra, has_ipv6
 from engine.daemon.containers.paths import Paths
 from engine.daemon.containers.record import Container
-from engine.daemon.tar.trees import remove_path
+from engine.daemon.tar.trees import left_for_later, remove_path
 from engine.kernel import smallfile
 from engine.sandbox import resolvconf
 from engine.settings.every import Settings
-
-log = logging.getLogger(__name__)
 
 NAMES = ("hostname", "hosts", "resolv.conf")
 
@@ -90,10 +87,8 @@ def sweep(data_root: str, known: Callable[[str], bool]) -> None:
     place = os.path.join(data_root, "containers")
     for name in os.listdir(place):
         if not known(name):
-            try:
+            with left_for_later("files of a removed container"):
                 remove_path(os.path.join(place, name))
-            except OSError as error:  # this must not keep the daemon, with all the other containers, from starting
-                log.warning("cannot delete files of a removed container; the next start tries again: %s", error)
 
 
 def _write(path: str, content: bytes) -> None:

@@ -5,7 +5,9 @@ name is relative to an open directory, and no symbolic link is followed. If a pr
 emptied, the removal ends with an error.
 """
 
+import contextlib
 import errno
+import logging
 import os
 from collections.abc import Callable, Iterator
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:  # where the daemon has C remove trees
     from engine.daemon.tar import nativetrees
 else:
     nativetrees = late("engine.daemon.tar.nativetrees")
+
+log = logging.getLogger(__name__)
 
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -60,6 +64,18 @@ def remove_path(path: str) -> None:
         remove_tree(parent, name)
     finally:
         os.close(parent)
+
+
+@contextlib.contextmanager
+def left_for_later(what: str) -> Iterator[None]:
+    """Log an OSError of the removal of `what`, and go on: the daemon's next start tries again.
+
+    A file that cannot be removed must not keep the daemon, with all its containers, from starting.
+    """
+    try:
+        yield
+    except OSError as error:
+        log.warning("cannot delete %s; the next start tries again: %s", what, error)
 
 
 def _bottom_up(top: int, check: Callable[[], None] | None) -> Iterator[tuple[int, str]]:

@@ -18,7 +18,7 @@ from engine.annotating import Protocol
 from engine.daemon import locks
 from engine.daemon.store import volumes as table
 from engine.daemon.store.database import Database
-from engine.daemon.tar.trees import remove_path
+from engine.daemon.tar.trees import left_for_later, remove_path
 from engine.daemon.volumes import options as driver_options
 from engine.daemon.volumes.volume import ANONYMOUS, DRIVER, Volume
 from engine.dataclass import replace
@@ -297,10 +297,8 @@ class Volumes:
             log.error("volume %s: its files are in %s and cannot be put back: %s", volume.name, aside, error)
 
     def _delete(self, path: str) -> None:
-        try:
+        with left_for_later("files of a removed volume"):
             remove_path(path)
-        except OSError as error:
-            log.warning("cannot delete files of a removed volume; the next start tries again: %s", error)
 
     def prune(self, volume: Volume) -> bool:
         """Remove a volume if no container uses it; False where one does by now, or the volume was removed already."""

@@ -16,7 +16,7 @@ from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import Turn
 from engine.daemon.store import containers as table
-from engine.daemon.tar.trees import remove_path
+from engine.daemon.tar.trees import left_for_later, remove_path
 from engine.errors import Conflict, NotFound, SystemFailure
 from engine.late import TYPE_CHECKING, late
 
@@ -140,14 +140,9 @@ def _delete(engine: ContainerParts, container: Container, lasting: bool) -> None
 
 
 def _give_back(engine: ContainerParts, where: paths.Paths) -> None:
-    """Delete the home, and the image's layers if the image was removed before its container.
-
-    What cannot be deleted now is logged, and tried again at the next start.
-    """
-    try:
+    """Delete the home, and the image's layers if the image was removed before its container."""
+    with left_for_later("files of a removed container"):
         with contextlib.suppress(FileNotFoundError):  # it exists only where the last end could not be saved
             remove_path(where.exec_dir)
         remove_path(where.home)
-    except OSError as error:
-        log.warning("cannot delete files of a removed container; the next start tries again: %s", error)
     engine.images.release(engine.containers.using)  # after the files: on a full disk it may need their space

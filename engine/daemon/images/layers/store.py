@@ -21,7 +21,7 @@ from engine.daemon.images.content import sha256
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.daemon.streams import Buffer, Source
-from engine.daemon.tar.trees import remove_tree
+from engine.daemon.tar.trees import left_for_later, remove_tree
 from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.kernel import memory, placement
@@ -249,8 +249,8 @@ class LayerStore:
     def _remove_directory(self, name: str) -> None:
         fd = os.open(self.root, _DIRECTORY)
         try:
-            with contextlib.suppress(FileNotFoundError):  # unpacking failed before its directory was made
-                remove_tree(fd, name)
+            with left_for_later("a layer of no image"), contextlib.suppress(FileNotFoundError):
+                remove_tree(fd, name)  # not found: unpacking failed before its directory was made
         finally:
             os.close(fd)
 
