@@ -128,15 +128,15 @@ class _Work:
             return session.filled(diff_id, lambda root: self._share(directory, root))
         with content.incoming() as blob:
             if self._target.layers_linked:
-                found = squeeze(Tar(pieces, directory), blob)
+                found, form = squeeze(Tar(pieces, directory), blob)
                 if found != diff_id:
                     raise Invalid(f"the files of its layer {diff_id} are not those that it was made of")
                 layer = session.filled(diff_id, lambda root: self._share(directory, root))
             else:
-                layer, _ = unpack(session, Tar(pieces, directory), blob)
+                layer, form = unpack(session, Tar(pieces, directory), blob)
                 if layer.diff_id != diff_id:
                     raise Invalid(f"the files of its layer {diff_id} are not those that it was made of")
-            part = documents.descriptor(f"{documents.OCI_LAYER}+gzip", blob.digest, blob.size)
+            part = documents.descriptor(documents.layer_type(form), blob.digest, blob.size)
             # Nothing holds the blob until the image is there, and no other process is here that could remove it.
             blob.keep()
         self._parts[diff_id] = part

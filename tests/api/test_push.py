@@ -1,6 +1,7 @@
 """POST /images/{name}/push, GET /distribution/{name}/json and GET /images/search, as bytes on the socket."""
 
 import base64
+import hashlib
 import json
 import os
 import threading
@@ -130,6 +131,29 @@ def test_statuses_of_a_look_and_of_a_search(daemon: Daemon, registry: Registry) 
         assert daemon.request("GET", target).status == status, target
     automated = quote('{"is-automated":["true"]}')
     assert daemon.request("GET", f"/images/search?term=x&filters={automated}").json() == []
+
+
+def test_a_layer_that_does_not_shrink_is_pushed_and_pulled_as_the_tar_that_it_is(
+    daemon: Daemon, registry: Registry
+) -> None:
+    """The registry tells so of it, and what comes back has the same files."""
+    data = rootfs.archive([("file", 0o644, os.urandom(3_000_000))])
+    name = f"{registry.address}/api/plain"
+    made = daemon.import_image(data, "plain:1")
+    files = daemon.request("GET", "/images/plain:1/json").json()["RootFS"]
+    try:
+        daemon.request("POST", f"/images/plain:1/tag?repo={quote(name, safe='')}&tag=1")
+        assert push(daemon, name, "?tag=1")[-1]["aux"]["Digest"] == made
+        accept = {"Accept": "application/vnd.oci.image.manifest.v1+json"}
+        (layer,) = json.loads(registry.request("GET", "/v2/api/plain/manifests/1", headers=accept).body)["layers"]
+        assert layer["mediaType"] == "application/vnd.oci.image.layer.v1.tar"
+        assert layer["digest"] == files["Layers"][0] == f"sha256:{hashlib.sha256(data).hexdigest()}"
+        daemon.request("DELETE", f"/images/{made}?force=1")
+        pulled = daemon.request("POST", f"/images/create?fromImage={quote(name, safe='')}&tag=1").lines
+        assert "error" not in pulled[-1], pulled
+        assert daemon.request("GET", f"/images/{name}:1/json").json()["RootFS"] == files
+    finally:
+        daemon.request("DELETE", f"/images/{made}?force=1", checked=False)
 
 
 def test_many_pushes_at_once(daemon: Daemon, pushed) -> None:

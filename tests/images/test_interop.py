@@ -6,12 +6,14 @@ digest is the same contents.
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import tarfile
 
 import pytest
 
+from tests.harness import rootfs
 from tests.harness.others import OTHERS, Podman, need
 from tests.images.conftest import Layout, listing, three_layers
 
@@ -122,6 +124,29 @@ def test_several_images_of_one_archive_go_both_ways(other, emptied, archive, con
     assert load(emptied, both) == ["example.org/made:1", "example.org/more:1"]
     assert config_of(emptied, "example.org/made:1") == {config}
     assert config_of(emptied, "example.org/more:1") == {identity}
+
+
+def test_a_layer_that_is_kept_as_a_tar_goes_both_ways(other, emptied):
+    """The other one's archive and ours have the same files: the digest of the layer is in the config."""
+    emptied.import_image(rootfs.archive([("random", 0o644, os.urandom(3_000_000))]), "example.org/random:1")
+    saved = save(emptied, "example.org/random:1")
+    config = config_of(emptied, "example.org/random:1", saved)
+    assert layer_types(saved) == ["application/vnd.oci.image.layer.v1.tar"]
+    other.load(saved)
+    assert {other.identity("example.org/random:1")} == config
+    back = other.save("example.org/random:1")
+    other.forget("example.org/random:1")
+    emptied.request("DELETE", "/images/example.org/random:1?force=1")
+    assert load(emptied, back) == ["example.org/random:1"]
+    assert config_of(emptied, "example.org/random:1") == config
+
+
+def layer_types(data):
+    """The media types of the layers of an archive's only image."""
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        (entry,) = json.load(tar.extractfile("index.json"))["manifests"]
+        manifest = json.load(tar.extractfile("blobs/sha256/" + entry["digest"].partition(":")[2]))
+    return [layer["mediaType"] for layer in manifest["layers"]]
 
 
 def small():

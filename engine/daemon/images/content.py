@@ -17,9 +17,9 @@ from engine.annotating import Protocol
 from engine.daemon import locks
 from engine.daemon.tar import trees
 from engine.daemon.tar.space import NoSpace, check_space
-from engine.daemon.tar.trees import remove_path
+from engine.daemon.tar.trees import left_for_later, remove_path
 from engine.errors import Invalid, NotFound, SystemFailure
-from engine.kernel import reasons, writeback
+from engine.kernel import direct, reasons, writeback
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # where the daemon has C make digests
@@ -31,6 +31,7 @@ _SPACE_STEP = 16 * 1024 * 1024
 # Seconds for which an unfinished download can be resumed; containerd keeps them for a day too.
 _PARTIAL_AGE = 24 * 3600
 _PARTIAL = ".partial"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def digest_of(data: bytes) -> str:
@@ -66,7 +67,11 @@ def append(fd: int, data: bytes | memoryview) -> None:
         while view:
             view = view[os.write(fd, view) :]
     except OSError as error:
-        raise NoSpace(f"failed to write a blob: {reasons.of(error.errno or errno.EIO)}") from error
+        raise _full(error) from error
+
+
+def _full(error: OSError) -> NoSpace:
+    return NoSpace(f"failed to write a blob: {reasons.of(error.errno or errno.EIO)}")
 
 
 class Incoming:
@@ -75,9 +80,10 @@ class Incoming:
     def __init__(self, content: "Content", path: str):
         self._content = content
         self._path = path
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, _NEW, 0o600)
         self._hash = sha256()
         self._unchecked = 0
+        self._direct = False  # writes go past the page cache
         self.size = 0
 
     def __enter__(self) -> "Incoming":
@@ -87,19 +93,56 @@ class Incoming:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-            os.unlink(self._path)
+            with contextlib.suppress(FileNotFoundError):  # `anew` could not make it again
+                os.unlink(self._path)
 
     def write(self, data: bytes | memoryview) -> int:
         """Append the data; returns its length. Raises NoSpace when the disk is nearly full."""
         self._hash.update(data)
+        if self._direct:
+            direct.end(self._fd)
+            self._direct = False
         append(self._fd, data)
-        self.size += len(data)
-        self._unchecked += len(data)
+        self._grown(len(data))
+        return len(data)
+
+    def write_pages(self, pages: memoryview) -> None:
+        """The same as `write`, of whole pages that begin at one in memory: they go past the page cache, if they can."""
+        if not self._direct and self.size % direct.PAGESIZE == 0:
+            self._direct = direct.begin(self._fd)
+        if not self._direct:
+            self.write(pages)
+            return
+        try:
+            written = direct.write(self._fd, pages)
+        except OSError as error:
+            raise _full(error) from error
+        self._hash.update(pages[:written])
+        self._grown(written)
+        if written < len(pages):
+            self.write(pages[written:])
+
+    def _grown(self, count: int) -> None:
+        self.size += count
+        self._unchecked += count
         if self._unchecked >= _SPACE_STEP:
             check_space(self._fd)
             writeback.begin(self._fd, self.size - self._unchecked, self._unchecked)
             self._unchecked = 0
-        return len(data)
+
+    def anew(self) -> tuple[int, Hash]:
+        """Begin again, with an empty file; returns what was written, which the caller closes, and its hash."""
+        older, hashed = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC), self._hash
+        try:
+            os.unlink(self._path)
+            new = os.open(self._path, _NEW, 0o600)
+        except BaseException:
+            os.close(older)
+            raise
+        os.close(self._fd)
+        self._fd, self._hash, self._direct = new, sha256(), False
+        self.size = self._unchecked = 0
+        return older, hashed
 
     @property
     def digest(self) -> str:
@@ -229,15 +272,17 @@ class Content:
         for algorithm in os.listdir(self._blobs):
             for value in os.listdir(os.path.join(self._blobs, algorithm)):
                 if f"{algorithm}:{value}" not in held:
-                    self.remove(f"{algorithm}:{value}")
+                    with left_for_later("a blob of no image"):
+                        self.remove(f"{algorithm}:{value}")
         oldest = time.time() - _PARTIAL_AGE
         for name in os.listdir(self._tmp):
             path = os.path.join(self._tmp, name)
-            if os.path.isdir(path) and not os.path.islink(path):
-                # The context of a build, which ended with the daemon that built it.
-                remove_path(path)
-            elif os.path.isfile(path) and not (name.endswith(_PARTIAL) and os.stat(path).st_mtime > oldest):
-                os.unlink(path)
+            with left_for_later("a temporary file"):
+                if os.path.isdir(path) and not os.path.islink(path):
+                    # The context of a build, which ended with the daemon that built it.
+                    remove_path(path)
+                elif os.path.isfile(path) and not (name.endswith(_PARTIAL) and os.stat(path).st_mtime > oldest):
+                    os.unlink(path)
 
     def flush(self) -> None:
         """Sync all that was written below the data root to the disk, by one syncfs(2) for thousands of files.

@@ -222,6 +222,11 @@ def manifest_document(config: Object, layers: list[Object]) -> Object:
     return {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": layers}
 
 
+def layer_type(form: str) -> str:
+    """The media type of a layer's blob. form: of its compression, empty for none"""
+    return f"{OCI_LAYER}+{form}" if form else OCI_LAYER
+
+
 def descriptor(media_type: str, digest: str, size: int) -> Object:
     """A descriptor with the three fields that every descriptor has."""
     return {"mediaType": media_type, "digest": digest, "size": size}

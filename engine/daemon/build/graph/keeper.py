@@ -84,7 +84,7 @@ class Keeper:
         if len(below.parts) >= documents.MOST_LAYERS:
             raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")
         self.pin([blob.digest])
-        descriptor = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
+        descriptor = documents.descriptor(documents.layer_type(form), blob.digest, blob.size)
         blob.keep()
         part = Part(layer, descriptor)
         self._session.settle([each.layer for each in below.above(part).parts])

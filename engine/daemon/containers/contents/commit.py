@@ -152,7 +152,7 @@ def _image(
             pins.enter_context(store.content.pinned([blob.digest]))
             blob.keep()
             layers.append(added)
-            parts = [*parts, documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)]
+            parts = [*parts, documents.descriptor(documents.layer_type(form), blob.digest, blob.size)]
         document = _document(parent.config, container, asked, made, layers[-1].diff_id if new else "")
         return making.add_made(store, session, document, parts, layers, names, parent=parent.id)
 

@@ -59,7 +59,7 @@ class Remote:
             raise SystemFailure("unexpected EOF")
         self.done += len(data)
         if self.done > self._most:
-            raise Invalid(f"{self.url} has more than the {self._most} bytes allowed")
+            raise Invalid(f"{weburl.masked(self.url)} has more than the {self._most} bytes allowed")
         self._progress(self.done)
         return data
 

@@ -16,7 +16,7 @@ _ESCAPE = re.compile(r"%.{0,2}")
 _NO_HOST = re.compile(r"[^A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"-]")
 _NO_USER = re.compile(r"[^A-Za-z0-9_.~!$&'()*+,;=:@%-]")
 _PORT = re.compile(r":[0-9]*")
-_PASSWORD = re.compile(r"(://[^/?#@:]*:)[^/?#]*@")
+_PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*@")
 _WELL_ESCAPED = re.compile(r"[A-Za-z0-9_.~!$&'()*+,;=:@/%\[\]-]*")
 _PLAIN_IN_A_PATH = "$&+,/:;=@"
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))

@@ -44,7 +44,7 @@ def import_rootfs(
         raise Invalid("operating system is not supported")
     with store.session() as session, store.content.incoming() as blob:
         layer, form = unpack(session, stream, blob)
-        layer_part = documents.descriptor(f"{documents.OCI_LAYER}+{form}", blob.digest, blob.size)
+        layer_part = documents.descriptor(documents.layer_type(form), blob.digest, blob.size)
         with store.content.pinned([blob.digest]):
             blob.keep()
             document = _config(config, layer.diff_id, message or "Imported from -", target)

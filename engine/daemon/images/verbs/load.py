@@ -197,8 +197,7 @@ class _Loading:
     def _layer_type(self, digest: str) -> str:
         """The media type of a layer's blob, detected from its first bytes."""
         with self._store.content.open(digest) as blob:
-            form = compression.Peeked(blob).form
-        return f"{documents.OCI_LAYER}+{form}" if form else documents.OCI_LAYER
+            return documents.layer_type(compression.Peeked(blob).form)
 
 
 class _Leaf:
