@@ -203,8 +203,7 @@ def test_a_link_in_the_context_leads_a_bind_nowhere_out_of_it(builder: Daemon) -
 def test_where_images_are_copied_a_build_is_the_same(world) -> None:
     """A data root that can carry no overlay."""
     daemon = world.daemon()
-    daemon.data_root.mkdir(mode=0o711)
-    (daemon.data_root / "storage").write_text("copy\n")
+    daemon.copies_layers()
     with running(daemon):
         daemon.import_busybox()
         dockerfile = """FROM busybox AS one

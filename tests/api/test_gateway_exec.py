@@ -1,9 +1,12 @@
 """Containers that a frontend runs processes in: what they see and say, their ends, and what is refused."""
 
 import contextlib
+import os
+import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,6 +256,29 @@ def test_what_cannot_be_run(daemon: Daemon, message: dict[str, Any], words: str)
             talk.call.send(message)  # type: ignore[arg-type]
             talk.end()
         assert isinstance(caught.value, grpc.Failed)
+
+
+def test_a_process_gets_what_the_daemon_grants_and_the_client_asks_for(make_daemon: Callable[..., Daemon]) -> None:
+    """The network of the host for all of a container, and all rights for a process that says so.
+
+    Further processes have all that the first one has.
+    """
+    daemon = make_daemon("--builder-entitlement", "security-insecure", "--builder-entitlement", "network-host")
+    daemon.import_busybox()
+    script = "readlink /proc/self/ns/net; sed -n 's/^CapEff:.//p' /proc/self/status"
+    network = os.readlink(f"/proc/{daemon.pid}/ns/net")
+    (rights,) = re.findall(r"^CapEff:\t(.*)$", Path(f"/proc/{daemon.pid}/status").read_text(), re.MULTILINE)
+    with frontend(daemon, Entitlements=["network.host", "security.insecure"]) as asked, conversing(asked) as talk:
+        for first, more in ((ops.SANDBOX, {"Network": ops.HOST}), (ops.INSECURE, {})):
+            id = room(asked, **more)
+            talk.begin(f"{id} first", id, "sh", "-c", f"{script}; echo .; cat", Security=first)
+            found = {first: talk.until(f"{id} first", "File", b".").out[1].decode().split()[:2]}
+            second = ops.SANDBOX if first == ops.INSECURE else ops.INSECURE
+            talk.begin(f"{id} second", id, "sh", "-c", script, Security=second)
+            found[second] = talk.until(f"{id} second", "Done").out[1].decode().split()
+            for security, (seen, had) in found.items():
+                assert (seen == network) == bool(more), (first, found)
+                assert (had == rights) == (ops.INSECURE in (first, security)), (first, found)
 
 
 def test_ids_are_taken_once_and_containers_are_few(daemon: Daemon) -> None:

@@ -1,7 +1,11 @@
 """Graphs of operations (LLB) as a frontend brings them: what comes of each kind, and what is refused."""
 
 import json
+import os
+import re
 import uuid
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +16,7 @@ from engine.errors import EngineError
 from engine.protocols import grpc, protobuf
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import Frontend, frontend
-from tests.harness.graphs import MKFILE, Made, Writer
+from tests.harness.graphs import COPY, MKFILE, Made, Writer
 from tests.harness.registry import Registry
 
 IMAGE = "busybox:latest"
@@ -118,6 +122,28 @@ def test_networks_of_a_command(daemon: Daemon, busybox: str) -> None:
             (writer.run(base, "true", network=ops.HOST), "network.host is not allowed"),
             (writer.run(base, "true", security=ops.INSECURE), "security.insecure is not allowed"),
         ):
+            with pytest.raises(EngineError) as caught:
+                made(asked, writer, command)
+            refused(caught, grpc.PERMISSION_DENIED, words)
+
+
+def test_a_command_gets_what_the_daemon_grants_and_its_client_asks_for(make_daemon: Callable[..., Daemon]) -> None:
+    """The network of the host, and all rights; but not from the cache for a client that asks for neither."""
+    daemon = make_daemon("--builder-entitlement", "security-insecure", "--builder-entitlement", "network-host")
+    daemon.import_busybox()
+    writer = Writer()
+    base = writer.image(IMAGE)
+    script = "(readlink /proc/self/ns/net; sed -n 's/^CapEff:.//p' /proc/self/status) > /out"
+    usual, near, strong = (
+        writer.run(base, "sh", "-c", script, **more) for more in ({}, {"network": ops.HOST}, {"security": ops.INSECURE})
+    )
+    network = os.readlink(f"/proc/{daemon.pid}/ns/net")
+    (rights,) = re.findall(r"^CapEff:\t(.*)$", Path(f"/proc/{daemon.pid}/status").read_text(), re.MULTILINE)
+    with frontend(daemon, Entitlements=["network.host", "security.insecure"]) as asked:
+        found = [asked.read(made(asked, writer, each), "/out").decode().split() for each in (usual, near, strong)]
+    assert [[each[0] == network, each[1] == rights] for each in found] == [[False, False], [True, False], [False, True]]
+    with frontend(daemon) as asked:
+        for command, words in ((near, "network.host is not allowed"), (strong, "security.insecure is not allowed")):
             with pytest.raises(EngineError) as caught:
                 made(asked, writer, command)
             refused(caught, grpc.PERMISSION_DENIED, words)
@@ -250,6 +276,69 @@ def test_what_is_not_built_is_said(daemon: Daemon) -> None:
         with pytest.raises(EngineError) as caught:
             asked("Solve", {"Frontend": "dockerfile.v0", "Definition": image})
         refused(caught, grpc.INVALID_ARGUMENT, "both Definition and Frontend")
+
+
+def other_order(writer: Writer) -> Made:
+    one, two = (directory_of(writer, name) for name in ("one", "two"))
+    return writer.add({"merge": {"inputs": [{"input": 1}, {"input": 0}]}}, one, two)
+
+
+def part_as_root(writer: Writer) -> Made:
+    root: ops.Mount = {"input": 0, "dest": "/", "selector": "bin", "output": 0}
+    return writer.add({"exec": {"meta": {"args": ["/busybox"], "cwd": "/"}, "mounts": [root]}}, writer.image(IMAGE))
+
+
+def required_paths(writer: Writer) -> Made:
+    copied = {"copy": {**COPY, "src": "/", "dest": "/", "required_paths": ["one"]}, "secondaryInput": 1}
+    return writer.files(copied, inputs=(writer.image(IMAGE), directory_of(writer, "one")))
+
+
+def other_agent(writer: Writer) -> Made:
+    attrs = {"git.mountsshsock": "mine"}
+    return writer.add({"source": {"identifier": "git://example.com/a.git", "attrs": attrs}})
+
+
+def other_builder(writer: Writer) -> Made:
+    inputs = {"buildkit.llb.definition": {"input": 0}}
+    return writer.add({"build": {"builder": 0, "inputs": inputs}}, directory_of(writer, "one"))
+
+
+def other_worker(writer: Writer) -> Made:
+    return writer.add({"source": {"identifier": f"docker-image://{IMAGE}"}, "constraints": {"filter": ["a==b"]}})
+
+
+def directory_of(writer: Writer, name: str) -> Made:
+    """A tree of one file."""
+    return writer.files({"mkfile": {**MKFILE, "path": f"/{name}", "data": b"x"}})
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (other_order, "a merge whose inputs stand in another order"),
+        (part_as_root, "a part of a tree as the root of a command"),
+        (required_paths, "required paths of a copy"),
+        (other_agent, "another agent than the default one for git"),
+        (other_builder, "a build by another builder than that of graphs"),
+        (other_worker, "constraints that choose a worker"),
+    ],
+)
+def test_what_is_not_built_of_a_graph_is_said(
+    daemon: Daemon, busybox: str, write: Callable[[Writer], Made], words: str
+) -> None:
+    """engine/README.md lists it among the limits."""
+    writer = Writer()
+    with frontend(daemon) as asked, pytest.raises(EngineError) as caught:
+        made(asked, writer, write(writer))
+    refused(caught, grpc.UNIMPLEMENTED, words)
+
+
+def test_a_policy_of_the_client_holds_for_dockerfiles_alone(daemon: Daemon, busybox: str) -> None:
+    """A graph is refused beside it, not built without it."""
+    writer = Writer()
+    with frontend(daemon, SourcePolicy={"version": 1, "rules": []}) as asked, pytest.raises(EngineError) as caught:
+        asked.solve(writer.definition(writer.image(IMAGE)))
+    refused(caught, grpc.UNIMPLEMENTED, "a source policy for a graph of operations (LLB)")
 
 
 def directory(writer: Writer, **files: str) -> ops.Definition:

@@ -153,14 +153,21 @@ class Running:
         return digest("run", self.command.decides(), self._shell.decides(), mounts)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
-        """The same with the contents that the command finds."""
+        """The same with the contents that the command finds. Raises Forbidden, NotFound as `make` does.
+
+        Nobody gets from the cache what he may not have made.
+        """
+        check_allowed(work, self.command.network, self.command.security)
+        _devices(work, self.command)
         found = mounting.seen(work.engine.images.layer_root, work.scratch, work.check, inputs, self.mounts)
         asked = [mount.decides() for mount in self.mounts]
         return digest("run", self.command.decides(), self._shell.decides(), asked, chains(inputs[:1]), found)
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-        """Run the command. Raises CommandFailed with its exit code, Forbidden, what start raises."""
-        check_allowed(work, self.command.network, self.command.security)
+        """Run the command. Raises CommandFailed with its exit code, what start raises.
+
+        Raises Forbidden and NotFound for its devices.
+        """
         devices = _devices(work, self.command)
         root = inputs[0]
         store = work.engine.images

