@@ -121,6 +121,10 @@ _DISCARDED: tuple[tuple[tuple[str, ...], str, str], ...] = (
 _NOTHING = Limits()
 
 
+class Gone(SystemFailure):
+    """There is no such cgroup. systemd removes a scope with its last process, before the daemon hears of that end."""
+
+
 class Cgroups(ABC):
     """The host's cgroups. There is one subclass for each version; the methods here are the same for both.
 
@@ -248,11 +252,15 @@ class Cgroups(ABC):
         """
 
     def freeze(self, id: str, parent: str = PARENT) -> None:
-        """Stop all processes of the cgroup where they are, and return once they have stopped. Raises SystemFailure."""
+        """Stop all processes of the cgroup where they are, and return once they have stopped.
+
+        Raises SystemFailure; Gone when the cgroup is not there.
+        """
         try:
             self._freeze(id, parent)
         except OSError as error:
-            raise self._failure(id, parent, error) from error
+            failure = self._failure(id, parent, error)
+            raise (Gone(str(failure)) if error.errno in _GONE else failure) from error
 
     @abstractmethod
     def _freeze(self, id: str, parent: str) -> None:

@@ -259,6 +259,13 @@ def test_without_a_freezer_it_is_said(v1: Path) -> None:
         found.freeze("x")
 
 
+def test_a_cgroup_that_is_gone_cannot_be_frozen(v2: Path) -> None:
+    """systemd removes a scope as soon as its last process has ended, before the daemon has heard of that."""
+    (v2 / "cgroup.freeze").touch()
+    with pytest.raises(hierarchy.Gone):
+        detection.detect(str(v2)).freeze("x")
+
+
 def test_freezing_of_version_2_waits_for_the_kernels_word(v2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cgroup.freeze", "cgroup.events"):
         (v2 / name).touch()

@@ -15,6 +15,7 @@ from engine.daemon.containers.security import cgroupparent, joins
 from engine.daemon.parts import ContainerPart, SecurityParts
 from engine.errors import Conflict
 from engine.sandbox import capabilities
+from engine.sandbox.cgroups.hierarchy import Gone
 
 _PATIENCE_SECONDS = 10.0
 
@@ -50,7 +51,8 @@ def stilled(engine: SecurityParts, container: Container) -> Iterator[None]:
             if other.snapshot().status == "running":
                 parent = cgroupparent.of(other)
                 stack.callback(engine.cgroups.thaw, other.id, parent)
-                engine.cgroups.freeze(other.id, parent)
+                with contextlib.suppress(Gone):  # it has just ended
+                    engine.cgroups.freeze(other.id, parent)
         yield
 
 

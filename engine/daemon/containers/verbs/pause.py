@@ -14,6 +14,7 @@ from engine.daemon.containers.security import cgroupparent
 from engine.daemon.parts import ContainerParts
 from engine.errors import Conflict, EngineError, SystemFailure
 from engine.late import TYPE_CHECKING, late
+from engine.sandbox.cgroups.hierarchy import Gone
 
 if TYPE_CHECKING:  # loaded for containers of other runtimes
     from engine.daemon.containers.security import apart, runtimecommands
@@ -46,7 +47,7 @@ def pause(engine: ContainerParts, container: Container, *, passing: bool = False
             _freeze(engine, container)
         except SystemFailure as error:
             with container.changed:
-                if container.exits != run:
+                if container.exits != run or isinstance(error, Gone):
                     raise Conflict(f"container {container.id} is not running") from error
             raise SystemFailure(f"cannot pause container {container.id}: {error}") from error
         with container.changed:

@@ -8,6 +8,7 @@ from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.roster import Roster
 from engine.daemon.containers.security import tracers
 from engine.errors import Conflict
+from engine.sandbox.cgroups.hierarchy import Gone
 from tests.harness.parts import Parts
 
 TRACE = ["SYS_PTRACE"]
@@ -75,6 +76,19 @@ def test_they_stand_still_while_another_joins(named: str) -> None:
         assert not any(each.operation.locked() for each in (plain, apart))
     assert daemon.cgroups.frozen == set()
     assert not any(each.operation.locked() for each in daemon.containers.all())
+
+
+def test_one_that_has_just_ended_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, joining = box(2, cap_add=TRACE), box(6, "container:box2")
+    daemon = engine(ended, joining)
+
+    def gone(*_: str) -> None:
+        raise Gone("no such file or directory")
+
+    monkeypatch.setattr(daemon.cgroups, "freeze", gone)
+    monkeypatch.setattr(daemon.cgroups, "thaw", lambda *_: None)
+    with tracers.stilled(daemon, joining):
+        assert ended.operation.locked()
 
 
 def test_an_ordinary_start_stills_nobody() -> None:
