@@ -29,7 +29,8 @@ def arguments(own: int, subordinate: list[Range]) -> list[str]:
 def enter() -> str:
     """Move this process into a new user namespace, in which it is root; returns why only one id is mapped, or "".
 
-    Raises Unavailable where the user may have no such namespace.
+    Raises Unavailable where the user may have no such namespace, and where the first program has mapped its ids and the
+    second one fails, because a map is written once.
     """
     uid, gid = os.geteuid(), os.getegid()
     commands, problem = _commands(uid, gid)
@@ -51,6 +52,8 @@ def enter() -> str:
             os.write(told, b"1")
             with open(report, "rb", closefd=False) as answer:
                 problem = answer.read().decode("utf-8", "replace").strip()
+        if problem and _is_mapped():
+            raise Unavailable(f"the user's ids cannot be mapped: {problem}; see: engine check")
         if problem or not commands:
             _map_one(uid, gid)
     finally:
@@ -98,6 +101,11 @@ def _run(commands: list[list[str]]) -> str:
         if done.returncode:
             return done.stderr.decode("utf-8", "replace").strip() or f"{command[0]} ended with {done.returncode}"
     return ""
+
+
+def _is_mapped() -> bool:
+    with open("/proc/self/uid_map") as file:
+        return file.read() != ""
 
 
 def _map_one(uid: int, gid: int) -> None:

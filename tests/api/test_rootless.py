@@ -8,13 +8,15 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.harness import rootfs, users
 from tests.harness.fixtures import World, running
+from tests.harness.listening import until
+from tests.harness.pace import patient
 from tests.harness.registry import Registry
 from tests.harness.users import SUBORDINATE, UID, UserDaemon, UserMachine
 
@@ -258,6 +260,51 @@ def test_without_subordinate_ids_one_is_mapped_and_info_says_so(world: World) ->
         daemon.remove(refused)
 
 
+FAILING = "#!/bin/sh\necho 'not today' >&2\nexit 1\n"
+
+
+@pytest.fixture
+def with_other(world: World, machine: UserMachine) -> Callable[..., UserDaemon]:
+    """A function that makes a daemon which finds another program in the place of this one, or none."""
+
+    def make(name: str, text: str = "") -> UserDaemon:
+        daemon = world.user_daemon(machine)
+        daemon.have()
+        assert daemon.only is not None
+        place = daemon.only / name
+        place.unlink()
+        if text:
+            place.write_text(text)
+            place.chmod(0o755)
+        return daemon
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("", "newuidmap is not installed (Debian's package is called uidmap)"), (FAILING, "not today")],
+    ids=["missing", "failing"],
+)
+def test_without_the_program_that_maps_ids_one_is_mapped(
+    with_other: Callable[..., UserDaemon], text: str, why: str
+) -> None:
+    with running(with_other("newuidmap", text)) as daemon:
+        assert f"only one user id is mapped for containers: {why}" in daemon.log
+        daemon.import_busybox()
+        assert daemon.shell("id -u; wc -l </proc/self/uid_map; wc -l </proc/self/gid_map") == "0\n1\n1"
+
+
+def test_a_program_that_fails_after_the_other_has_mapped_its_ids_is_told(
+    with_other: Callable[..., UserDaemon],
+) -> None:
+    daemon = with_other("newgidmap", FAILING)
+    daemon.start(wait=False)
+    assert daemon.process is not None and daemon.process.wait(patient(60)) == 1
+    assert daemon.log == "engine daemon: the user's ids cannot be mapped: not today; see: engine check\n"
+    daemon.process = None
+
+
 def _with_owners() -> bytes:
     """A root filesystem of busybox with a set-user-ID program of another user's."""
     buffer = io.BytesIO(rootfs.busybox())
@@ -298,11 +345,27 @@ def test_the_users_client_finds_the_users_daemon(mine: UserDaemon) -> None:
     assert done.returncode == 0 and "ApiVersion" in done.stdout, done
 
 
-def test_tcp_sockets_are_the_hosts(mine: UserDaemon) -> None:
-    """What containers of the network `host` see is the network of the user's daemon, and not that of the host."""
+def test_the_network_host_is_that_of_the_users_daemon(mine: UserDaemon) -> None:
+    """Containers of it see each other's sockets, and not those of the machine."""
+    reach = "nc -w 1 127.0.0.1 {} </dev/null >/dev/null 2>&1 && echo reached || echo apart"
+    on_host = {"NetworkMode": "host"}
+    server = mine.create("nc", "-ll", "-p", "8123", "-e", "true", HostConfig=on_host)
+    mine.begin(server)
+    until(lambda: mine.shell(reach.format(8123), HostConfig=on_host) == "reached")
     with mine.namespaces.socket() as held:
         held.bind(("127.0.0.1", 0))
         held.listen()
-        port = held.getsockname()[1]
-        script = f"nc -w 1 127.0.0.1 {port} </dev/null && echo reached || echo apart"
-        assert mine.shell(f"({script}) 2>/dev/null", HostConfig={"NetworkMode": "host"}) == "apart"
+        assert mine.shell(reach.format(held.getsockname()[1]), HostConfig=on_host) == "apart"
+    mine.remove(server)
+
+
+def test_a_bind_of_what_the_user_cannot_see_is_refused_as_by_docker(world: World, mine: UserDaemon) -> None:
+    shut = world.directory()
+    shut.chmod(0o700)
+    (shut / "inner").mkdir()
+    mounts = [{"Type": "bind", "Source": f"{shut}/inner", "Target": "/x"}]
+    answer = mine.request("POST", "/containers/create", {"Image": "busybox", "HostConfig": {"Mounts": mounts}})
+    assert (answer.status, answer.message) == (
+        400,
+        f'invalid mount config for type "bind": stat {shut}/inner: permission denied',
+    )

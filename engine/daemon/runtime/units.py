@@ -126,10 +126,18 @@ class Units:
 
 
 def ours() -> Units:
-    """The manager of whose daemon this process is: the host's, or that of a user."""
+    """The manager of whose daemon this process is: the host's, or that of a user.
+
+    Raises SystemFailure at once for a user who has none, such as one of a `su` or of a cron job: none is about to come.
+    """
     uid = whose.owner(os.environ, os.geteuid())
+    if not uid:
+        return Units()
     runtime = whose.of(uid, os.environ).runtime
-    return Units(f"{runtime}/systemd/private", f"{runtime}/bus") if uid else Units()
+    private, bus = f"{runtime}/systemd/private", f"{runtime}/bus"
+    if not os.path.exists(private) and not os.path.exists(bus):
+        raise SystemFailure("no systemd of this user's own runs: a login starts it, or `loginctl enable-linger`")
+    return Units(private, bus)
 
 
 def _in_time(there: Callable[[], bool]) -> bool:

@@ -205,3 +205,13 @@ def test_a_users_daemon_asks_the_users_own_manager(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("ENGINE_OWNER", "1000")
     assert units.ours().control_group() == "/users"
+
+
+def test_a_user_without_a_manager_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a host that systemd runs: it starts one at a login, and not for a `su`."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("ENGINE_OWNER", "1000")
+    with pytest.raises(SystemFailure, match="no systemd of this user's own runs"):
+        units.ours()
+    (tmp_path / "bus").touch()
+    units.ours()
