@@ -13,6 +13,7 @@ from engine.literals import quoted
 
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?(b?)", re.IGNORECASE)
+_FRACTION = re.compile(r"(?<=:\d\d)\.(\d{1,9})(?!\d)", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _NARROWEST, _APART = 10, 3  # of docker's tables
@@ -48,11 +49,12 @@ def parse_time(text: str, now: float) -> str:
     # loaded for this form of a time alone
     from datetime import datetime
 
+    fraction = _FRACTION.search(text)  # datetime keeps six digits of it, and times of lines have nine
     try:
-        found = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(_FRACTION.sub("", text))
     except ValueError as error:
         raise Invalid(f"failed to parse value as time or duration: {quoted(text)}") from error
-    return f"{found.astimezone().timestamp():.9f}"
+    return f"{found.astimezone().timestamp():.0f}.{fraction[1] if fraction else '':0<9}"
 
 
 def size(count: int) -> str:

@@ -49,6 +49,13 @@ def test_a_missing_source_of_a_mount_is_an_error_unless_it_is_to_be_made(daemon,
     assert (missing / "file").exists()
 
 
+def test_a_source_that_cannot_be_looked_at_is_told_as_by_docker(daemon, busybox, world):
+    file = world.directory() / "file"
+    file.touch()
+    status, text = refused(daemon, host(Mounts=[bind(file / "in", "/in")]))
+    assert (status, text) == (400, f'invalid mount config for type "bind": stat {file}/in: not a directory')
+
+
 def test_a_directory_on_a_file_is_the_clients_mistake(daemon, busybox, source):
     status, text = refused(daemon, host(Binds=[f"{source}:/etc/passwd"]))
     assert status == 400 and "not a directory" in text

@@ -10,6 +10,7 @@ import posixpath
 from engine.annotating import Final
 from engine.daemon.containers.shapes import Mount, MountPoint, MountSpec, TmpfsOptions
 from engine.errors import EngineError, Invalid, SystemFailure
+from engine.kernel import reasons
 
 # The words of a bind's mode, each with its group. A mode may have one word of each group.
 _MODES = {
@@ -150,8 +151,12 @@ def _problem_of_bind(mount: Mount, source: str) -> str | None:
         return f"invalid propagation mode: {propagation}"
     if not source.startswith("/"):
         return f"invalid mount path: '{source}' mount path must be absolute"
-    if not options.get("CreateMountpoint") and not os.path.lexists(source):
-        return f"bind source path does not exist: {source}"
+    try:
+        os.lstat(source)
+    except FileNotFoundError:
+        return None if options.get("CreateMountpoint") else f"bind source path does not exist: {source}"
+    except OSError as error:
+        return f"stat {source}: {reasons.of(error)}"
     return None
 
 
