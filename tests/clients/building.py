@@ -14,17 +14,22 @@ LONG = 60
 
 
 class Building:
-    """`docker` with buildx, in a directory of its own; `it("build", ...)` is what became of the command."""
+    """`docker` with buildx, in a directory of its own; `it("build", ...)` is what became of the command.
+
+    settings: the client's own; program: how `docker` is run
+    """
 
     def __init__(self, daemon: Daemon, place: Path, settings: Path) -> None:
         self.place = place
         self.daemon = daemon
+        self.settings = settings
+        self.program: list[str] = ["docker"]
         self.environment = {**daemon.environment, "DOCKER_CONFIG": str(settings), "BUILDKIT_PROGRESS": "plain"}
         self.environment.pop("DOCKER_BUILDKIT", None)
 
     def __call__(self, *words: str, input: bytes = b"") -> subprocess.CompletedProcess:
         done = subprocess.run(
-            ["docker", *words],
+            [*self.program, *words],
             cwd=self.place,
             env=self.environment,
             input=input,
@@ -37,7 +42,7 @@ class Building:
     def begun(self, *words: str) -> subprocess.Popen:
         """A command that goes on."""
         return subprocess.Popen(
-            ["docker", *words],
+            [*self.program, *words],
             cwd=self.place,
             env=self.environment,
             stdin=subprocess.DEVNULL,

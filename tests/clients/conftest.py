@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.clients.building import Building, building
-from tests.harness import web
+from tests.harness import agents, compiled, users, web
 from tests.harness.daemon import Daemon
+from tests.harness.sleeping import until_asleep, woken
 
 # What a long job makes alone (see tests.long).
 JOBS = {"ENGINE_TEST_DRIVER": "test_buildx_driver.py", "ENGINE_TEST_PYTHON": "test_musl.py"}
@@ -30,6 +31,14 @@ class Client:
 
     def __call__(self, *words: str, **named: object) -> subprocess.CompletedProcess:
         return self._daemon.command(*self.program, *words, **named)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _from_its_sleep(request: pytest.FixtureRequest) -> None:
+    """In a run with daemons that sleep, the first client of each file wakes one."""
+    if users.ASLEEP:
+        shared: Daemon = request.getfixturevalue("world").shared()
+        until_asleep(shared, lambda: woken(shared.pid))
 
 
 @pytest.fixture
@@ -83,3 +92,9 @@ def tag(docker: Client) -> Iterator[str]:
     name = f"built-{uuid.uuid4().hex[:12]}"
     yield name
     docker("rmi", "-f", name)
+
+
+@pytest.fixture(scope="session")
+def asker(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A static program that asks an agent of ssh."""
+    return compiled.static(agents.ASKER, tmp_path_factory.mktemp("asker"))

@@ -5,6 +5,7 @@ import itertools
 import json
 import subprocess
 import tarfile
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,10 @@ from engine.protocols import protobuf
 from tests.__main__ import CACHE
 from tests.clients.cli import said
 from tests.clients.conftest import Client
+from tests.harness import agents
 from tests.harness.contexts import Member, build
 from tests.harness.daemon import Daemon
-from tests.harness.graphs import Writer
+from tests.harness.graphs import MKFILE, Made, Writer
 from tests.harness.upgrading import upgrading
 from tests.setup.buildctl import PROGRAMS, VERSION
 
@@ -123,6 +125,31 @@ def test_secrets(buildctl: Buildctl, tag: str) -> None:
     buildctl.solve("secret", tag, "--secret", "id=s,src=s", "--no-cache")
     assert buildctl.within(tag, "cat /out") == "440 7\n"
     assert "secret s: not found" in buildctl.solve("secret", tag, "--no-cache", status=1)
+
+
+def test_an_agent(buildctl: Buildctl, asker: bytes) -> None:
+    """A command of a graph asks the client's agent, and gets its answer."""
+    word = uuid.uuid4().bytes.hex().encode()
+    writer = Writer()
+    files = writer.files(
+        {"mkfile": {**MKFILE, "path": "/ask", "data": asker, "mode": 0o755}},
+        {"mkfile": {**MKFILE, "path": "/request", "data": agents.sign_request(word)}},
+    )
+    mounts: tuple[ops.Mount, ...] = (
+        {"input": 1, "dest": "/given", "output": -1, "readonly": True},
+        {"input": -1, "dest": "/agent", "output": -1, "mountType": ops.SSH, "SSHOpt": {"ID": "mine", "mode": 0o600}},
+        {"input": -1, "dest": "/out", "output": 1},
+    )
+    script = "/given/ask < /given/request > /out/answer"
+    meta = {"env": ["PATH=/bin", "SSH_AUTH_SOCK=/agent"]}
+    run = writer.run(writer.image(IMAGE), "/bin/sh", "-ec", script, mounts=mounts, inputs=(files,), meta=meta)
+    graph = protobuf.encode(ops.Definition, writer.definition(Made(run.digest, 1)))
+    to = buildctl.place / "to"
+    output = ("--output", f"type=local,dest={to}")
+    with agents.serving("my agent", buildctl.place / "a"):
+        buildctl("build", "--ssh", "mine=a", *output, input=graph)
+    assert (to / "answer").read_bytes().endswith(agents.signature("my agent", word))
+    assert "unset ssh forward key mine" in buildctl("build", "--no-cache", *output, input=graph, status=1)
 
 
 def test_a_directory_of_the_client(buildctl: Buildctl, tag: str) -> None:

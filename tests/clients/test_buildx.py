@@ -1,16 +1,13 @@
 """`docker build` as people type it: the real CLI with the real buildx, and nothing set but the daemon's address."""
 
-import contextlib
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import tarfile
-import threading
 import time
-from collections.abc import Iterator
+import uuid
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ import pytest
 from tests.clients.building import LONG, Building, told
 from tests.clients.cli import said
 from tests.clients.conftest import Client
+from tests.harness import agents
 from tests.harness.daemon import Daemon
 
 
@@ -177,39 +175,27 @@ def test_a_secret_is_there_for_its_step_alone(buildx: Building, docker: Client, 
     assert "secret absent: not found" in told(buildx("build", "."), 1)
 
 
-@contextlib.contextmanager
-def agent(path: Path) -> Iterator[None]:
-    """An agent of SSH that answers each message with itself, backwards."""
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        listening.listen()
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    peer, _ = listening.accept()
-                    with peer:
-                        while data := peer.recv(100):
-                            peer.sendall(data[::-1])
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join(LONG)
-
-
-def test_an_agent_is_forwarded(buildx: Building, tmp_path: Path) -> None:
+def test_an_agent_is_forwarded(buildx: Building, asker: bytes, tmp_path: Path) -> None:
+    """What a step asks reaches the client's agent of that name, and the answer comes back into the step."""
+    word = uuid.uuid4().bytes.hex().encode()
+    (buildx.place / "ask").write_bytes(asker)
+    (buildx.place / "request").write_bytes(agents.sign_request(word))
     buildx.write(
-        "RUN --mount=type=ssh ls -ln $SSH_AUTH_SOCK; printf abc | nc local:$SSH_AUTH_SOCK || true",
-        "RUN --mount=type=ssh,id=other,target=/agent test ! -e /agent && echo absent",
+        "COPY --chmod=755 ask request /",
+        "RUN --mount=type=ssh ls -ln $SSH_AUTH_SOCK; /ask < /request | tail -c 46",
+        "RUN --mount=type=ssh,id=other,target=/agent,uid=7,mode=0666 ls -ln /agent; /ask < /request | tail -c 46",
+        "RUN --mount=type=ssh,id=absent,target=/absent test ! -e /absent && echo absent",
+        "RUN test ! -e /agent && test ! -e /run/buildkit && echo gone",
     )
-    with agent(tmp_path / "a"):
-        output = told(buildx("build", "--ssh", f"default={tmp_path}/a", "."))
+    with agents.serving("default", tmp_path / "a"), agents.serving("other's", tmp_path / "b"):
+        options = ("--ssh", f"default={tmp_path}/a", "--ssh", f"other={tmp_path}/b")
+        output = told(buildx("build", *options, "."))
     assert re.search(r"srw-------    1 0        0 .* /run/buildkit/ssh_agent.0", output), output
-    assert " absent" in output
+    assert re.search(r"srw-rw-rw-    1 7        0 .* /agent", output), output
+    for name in ("default", "other's"):
+        assert agents.signature(name, word).decode() in output, output
+    assert " absent" in output and " gone" in output
+    assert os.listdir(buildx.daemon.exec_root / "given") == []
     buildx.write("RUN --mount=type=ssh,required=true true")
     assert "unset ssh forward key default" in told(buildx("build", "."), 1)
 

@@ -37,6 +37,8 @@ def test_a_device_is_there_for_the_command_that_asks_and_was_granted(equipped: B
     output = told(equipped("build", "--allow", f"device={KIND}=zero", "."))
     assert " 00 00\n" in output and "of-the-file" in output
     assert "ls: /dev/injected: No such file or directory" in output
+    refused = told(equipped("build", "."), 1)
+    assert f"device {KIND}=zero is requested by the build but not allowed" in refused, "the cache has the step now"
     told(equipped("build", "--no-cache", "--allow", "device", "."))
 
 

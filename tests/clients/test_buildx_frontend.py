@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.building import Building, told
+from tests.clients.building import Building, building, told
 from tests.clients.cli import said
 from tests.clients.conftest import Client
 from tests.harness.daemon import Daemon
+from tests.harness.fixtures import running
 from tests.harness.gitserver import GitServer, serving
 
 
@@ -219,6 +220,46 @@ def test_a_build_gets_no_rights_that_the_daemon_does_not_grant(buildx: Building)
     assert "security.insecure is not allowed" in told(buildx("build", "."), 1)
     output = told(buildx("buildx", "build", "--allow", "security.insecure", "."), 1)
     assert "granting entitlement security.insecure is not allowed by build daemon configuration" in output
+
+
+@pytest.fixture
+def generous(world, docker: Client, tmp_path: Path) -> Iterator[Building]:
+    """buildx with a daemon that grants all rights to builds that ask for them."""
+    with running(world.daemon(["--builder-entitlement", "security-insecure"])) as daemon:
+        daemon.import_busybox()
+        yield building(daemon, tmp_path)
+
+
+def test_a_build_gets_all_rights_if_it_asks_and_the_daemon_grants_them(generous: Building) -> None:
+    """The step that says so has root's capabilities and no filter, and may mount; the others do not."""
+    script = "grep -e CapEff -e Seccomp: /proc/self/status; mount -t tmpfs none /mnt && echo mounted"
+    write(generous, "FROM busybox", f"RUN --security=insecure mkdir /mnt; {script}", f"RUN {script} || true")
+    assert "security.insecure is not allowed" in told(generous("build", "."), 1)
+    output = told(generous("buildx", "build", "--allow", "security.insecure", "."))
+    said = dict(re.findall(r"^#(\d+) \d+\.\d+ CapEff:\t([0-9a-f]+)$", output, re.MULTILINE))
+    assert len(said) == 2, output
+    (insecure,) = re.findall(r"^#(\d+) \[2/3\]", output, re.MULTILINE)
+    (usual,) = re.findall(r"^#(\d+) \[3/3\]", output, re.MULTILINE)
+    (roots,) = re.findall(r"^CapEff:\t(.*)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    missing = {step: int(roots, 16) & ~int(had, 16) for step, had in said.items()}
+    assert missing[insecure] == 0 != missing[usual], said
+    assert re.search(rf"^#{insecure} \d+\.\d+ Seccomp:\t0$", output, re.MULTILINE), output
+    assert re.search(rf"^#{usual} \d+\.\d+ Seccomp:\t2$", output, re.MULTILINE), output
+    assert re.findall(r"^#(\d+) \d+\.\d+ mounted$", output, re.MULTILINE) == [insecure]
+
+
+def test_what_has_been_made_with_all_rights_is_for_those_who_may_have_them(generous: Building) -> None:
+    """Also where the cache has it, a build that does not ask for the rights is refused."""
+    write(generous, "FROM busybox", "RUN --security=insecure true")
+    told(generous("buildx", "build", "--allow", "security.insecure", "."))
+    assert " CACHED" in told(generous("buildx", "build", "--allow", "security.insecure", "."))
+    assert "security.insecure is not allowed" in told(generous("build", "."), 1)
+
+
+def test_the_daemon_grants_what_it_names_and_nothing_else(generous: Building) -> None:
+    write(generous, "FROM busybox", "RUN --network=host true")
+    output = told(generous("buildx", "build", "--allow", "network.host", "."), 1)
+    assert "granting entitlement network.host is not allowed by build daemon configuration" in output
 
 
 def test_a_source_policy_denies_and_converts(buildx: Building, tmp_path: Path) -> None:

@@ -171,6 +171,20 @@ def test_pushed(buildx: Building, docker: Client, registry: Registry, tag: str, 
     docker("rmi", "-f", f"{name}:a")
 
 
+def test_to_a_registry_or_to_nothing_at_all(buildx: Building, docker: Client, registry: Registry, tag: str) -> None:
+    """`type=registry` pushes the image; `type=cacheonly` runs the steps, and there is no image."""
+    name = f"{registry.address}/{tag}:kept"
+    buildx.write("RUN echo for no image")
+    told(buildx("build", "-o", f"type=registry,name={name}", "."))
+    assert registry.request("HEAD", f"/v2/{tag}/manifests/kept", headers={"Accept": OCI_INDEX}).status == 200
+    docker("rmi", "-f", name)
+    before = said(docker("images", "-aq", "--no-trunc"))
+    output = told(buildx("build", "--no-cache", "-t", tag, "-o", "type=cacheonly", "."))
+    assert " for no image\n" in output, output
+    assert docker("inspect", tag).returncode == 1
+    assert said(docker("images", "-aq", "--no-trunc")) == before
+
+
 def test_a_push_that_fails_is_told(buildx: Building) -> None:
     buildx.write("RUN true")
     output = told(buildx("build", "--push", "-t", "localhost:1/x", "."), 1)
@@ -248,6 +262,7 @@ def test_two_builds_of_one_source_give_one_digest(buildx: Building, tmp_path: Pa
         layout = tmp_path / str(number)
         options = f"type=oci,dest={layout},tar=false" + (",rewrite-timestamp=true" if rewritten else "")
         epoch = ("--build-arg", "SOURCE_DATE_EPOCH=1500000000") if rewritten else ()
+        os.utime(buildx.place / "file", (1600000000 + number,) * 2)  # as in another checkout
         told(buildx("build", "--no-cache", *epoch, "-o", options, "."))
         index = json.loads((layout / "index.json").read_bytes())
         digests.add(index["manifests"][0]["digest"])

@@ -15,6 +15,7 @@ from tests.api import building
 from tests.api.networking import subnet
 from tests.harness import execs, inplace, users
 from tests.harness.daemon import PROJECT, Daemon
+from tests.harness.descriptors import open_links
 from tests.harness.fixtures import World, running
 from tests.harness.http import Connection
 from tests.harness.listening import until
@@ -80,12 +81,6 @@ def maps(pid: int) -> str:
     return Path(f"/proc/{pid}/maps").read_text()
 
 
-def opened(pid: int) -> list[str]:
-    """What a process has open."""
-    directory = f"/proc/{pid}/fd"
-    return [os.readlink(f"{directory}/{each}") for each in os.listdir(directory)]
-
-
 def test_it_is_small_and_makes_itself_again(file: Path, tmp_path: Path) -> None:
     """Byte for byte, in another process and from what is in the file alone: no tree is near."""
     assert file.stat().st_size <= MOST and os.access(file, os.X_OK)
@@ -137,6 +132,15 @@ def test_containers_run_and_the_muxer_is_in_memory(packed: Packed) -> None:
     packed.remove(one)
 
 
+def test_a_link_to_the_file_is_what_docker_starts_over_ssh(packed: Packed, tmp_path: Path) -> None:
+    """`docker -H ssh://host` runs `docker system dial-stdio` there."""
+    (tmp_path / "docker").symlink_to(packed.file)
+    asked = b"GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n"
+    said = packed.command(str(tmp_path / "docker"), "system", "dial-stdio", input=asked)
+    assert (said.returncode, said.stderr) == (0, b"")
+    assert said.stdout.startswith(b"HTTP/1.1 200 OK\r\n") and said.stdout.endswith(b"\r\n\r\nOK")
+
+
 def test_docker_init_is_in_it(packed: Packed) -> None:
     packed.import_busybox()
     one = packed.create(
@@ -174,9 +178,9 @@ def test_what_settles_holds_no_file_of_the_engines(packed: Packed) -> None:
     one = packed.create("sleep", "1000", name="first", HostConfig={"NetworkMode": "near"})
     packed.begin(one)
     assert execs.run(packed, one, "ping", "-c", "1", "-W", "5", "first").code == 0
-    assert str(packed.file) in opened(packed.pid)
+    assert str(packed.file) in open_links(packed.pid)
     for pid in (spawner, *children(spawner)):
-        assert not [each for each in opened(pid) if str(packed.file) in each], pid
+        assert not [each for each in open_links(pid) if str(packed.file) in each], pid
     packed.remove(one)
 
 

@@ -137,10 +137,21 @@ def test_exec_passes_all_on(engine, docker, sleeping):
 
 
 def test_logs_since_and_tail(engine, docker, named):
-    script = "for i in 1 2 3; do echo $i; done; echo err >&2"
+    script = "for i in 1 2 3; do echo $i; sleep 0.1; done; echo err >&2"
     said(engine("run", "--name", named, "busybox", "sh", "-c", script))
-    assert said(engine("logs", "--tail", "1", "--since", "1h", named)) + "" in ("", "3\n")
-    for words in (["-n", "2"], ["-t"], ["--since", "1h"], ["--until", "1h"], ["-f"]):
+    second = said(engine("logs", "-t", named)).splitlines()[1].split()[0]
+    assert said(engine("logs", "--since", second, named)) == "2\n3\n"
+    assert said(engine("logs", "--until", second, named)) == "1\n2\n"
+    assert said(engine("logs", "--tail", "2", "--since", "1h", named)) == "3\n"  # and the line on stderr
+    for words in (
+        ["-n", "2"],
+        ["-t"],
+        ["--since", second],
+        ["--until", second],
+        ["--since", "1h"],
+        ["--until", "1h"],
+        ["-f"],
+    ):
         ours, theirs = engine("logs", *words, named), docker("logs", *words, named)
         assert (ours.stdout, ours.stderr) == (theirs.stdout, theirs.stderr)
     wrong = engine("logs", "--since", "soon", named)
@@ -148,6 +159,31 @@ def test_logs_since_and_tail(engine, docker, named):
         1,
         b'engine: invalid value for "since": failed to parse value as time or duration: "soon"\n',
     )
+
+
+def test_logs_are_followed_to_the_end(engine, named):
+    script = "echo first; while [ ! -e /go ]; do sleep 0.05; done; echo second"
+    said(engine("run", "-d", "--name", named, "busybox", "sh", "-c", script))
+    follow = [*COMMAND, "logs", "-f", named]
+    with subprocess.Popen(follow, env=engine.environment, stdout=subprocess.PIPE, text=True) as following:
+        try:
+            assert following.stdout.readline() == "first\n"
+            assert following.poll() is None
+            said(engine("exec", named, "touch", "/go"))
+            assert following.stdout.readline() == "second\n"
+            assert following.wait(30) == 0
+        finally:
+            following.kill()
+
+
+def test_a_file_of_variables_is_given_to_the_command(engine, docker, tmp_path):
+    """One without a value has that of the client's own; the command line comes after the file."""
+    (tmp_path / "file").write_text("# a comment\nONE=of the file\nPATH\nTWO=x\n")
+    words = ("run", "--rm", "-e", "TWO=y", "--env-file", str(tmp_path / "file"), "busybox", "/bin/busybox", "env")
+    shown = set(said(engine(*words)).splitlines())
+    assert {"ONE=of the file", "TWO=y", f"PATH={engine.environment['PATH']}"} <= shown
+    kept = {line for line in said(docker(*words)).splitlines() if not line.startswith("HOSTNAME=")}
+    assert {line for line in shown if not line.startswith("HOSTNAME=")} == kept
 
 
 def test_files_are_copied_both_ways(engine, sleeping, tmp_path):
