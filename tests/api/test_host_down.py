@@ -95,18 +95,17 @@ def test_the_service_manager_hears_how_long_it_may_take(world, monkeypatch: pyte
         manager.bind(str(where))
         manager.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(where))
-        daemon.start()
-        assert manager.recv(1000) == b"READY=1"
-        daemon.process.send_signal(signal.SIGHUP)
-        assert manager.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
-        assert manager.recv(1000) == b"READY=1"
-        daemon.import_busybox()
-        begun(daemon, "sh", "-c", TRAPS.format("TERM"), StopTimeout=100)
-        before = time.monotonic()
-        assert goes_down(daemon) == 0
-        assert time.monotonic() - before < 60
-        assert manager.recv(1000) == b"STOPPING=1"
-        assert manager.recv(1000) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=110000000"
-    monkeypatch.delenv("NOTIFY_SOCKET")
-    with running(daemon):
-        assert [one["State"] for one in daemon.request("GET", "/containers/json?all=1").json()] == ["exited"]
+        with running(daemon):
+            assert manager.recv(1000) == b"READY=1"
+            daemon.process.send_signal(signal.SIGHUP)
+            assert manager.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+            assert manager.recv(1000) == b"READY=1"
+            daemon.import_busybox()
+            begun(daemon, "sh", "-c", TRAPS.format("TERM"), StopTimeout=100)
+            before = time.monotonic()
+            assert goes_down(daemon) == 0
+            assert time.monotonic() - before < 60
+            assert manager.recv(1000) == b"STOPPING=1"
+            assert manager.recv(1000) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=110000000"
+            daemon.start()
+            assert [one["State"] for one in daemon.request("GET", "/containers/json?all=1").json()] == ["exited"]

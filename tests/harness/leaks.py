@@ -5,11 +5,13 @@ daemon, spawner and monitors inherit it) or by a mount from the test's directory
 engines may run on the machine.
 """
 
+import contextlib
 import errno
 import glob
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -42,8 +44,8 @@ def read(path: str) -> bytes:
         raise
 
 
-def processes(token: str, root: Path, spared: set[int]) -> Iterator[str]:
-    """The processes of this session, other than those in `spared`."""
+def processes(token: str, root: Path, spared: set[int]) -> Iterator[tuple[int, str]]:
+    """The processes of this session, other than those in `spared`, each with its command line."""
     mark = f"{TOKEN_VARIABLE}={token}".encode()
     for entry in glob.glob("/proc/[0-9]*"):
         pid = int(entry[6:])
@@ -53,7 +55,7 @@ def processes(token: str, root: Path, spared: set[int]) -> Iterator[str]:
             continue
         command = read(f"{entry}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
         if command or b"State:\tZ" not in read(f"{entry}/status"):
-            yield f"process {pid}: {command or '(no command line)'}"
+            yield pid, command or "(no command line)"
 
 
 def mounts(root: Path) -> Iterator[str]:
@@ -74,6 +76,12 @@ def link(path: str) -> str:
 def all_cgroups() -> list[str]:
     """The cgroups below the engine's parents, of all engines on the machine."""
     return [path for pattern in CGROUP_PATTERNS for path in glob.glob(pattern)]
+
+
+def cgroups_of(container: str) -> list[str]:
+    """A container's cgroups, wherever they are and whoever made them."""
+    found = glob.glob("/sys/fs/cgroup/**/", recursive=True)
+    return [path for path in found if container in os.path.basename(path.rstrip("/"))]
 
 
 def cgroups() -> set[str]:
@@ -132,11 +140,19 @@ class Watch:
         """Watch the links and mounts of these namespaces too."""
         self.inside.append((namespaces, namespaces.links(), namespaces.mounts()))
 
+    def processes(self) -> Iterator[tuple[int, str]]:
+        """The session's processes, but for this one and those that keep its namespaces."""
+        return processes(self.token, self.root, {os.getpid(), *(each.keeper.pid for each, _, _ in self.inside)})
+
+    def empty_cgroups(self) -> list[str]:
+        """The cgroups that this session's containers have left."""
+        return [path for path in sorted(cgroups() - self.cgroups) if self.knows(Path(path).name)]
+
     def found(self) -> list[str]:
         """What there is now that was not there at the start."""
-        spared = {os.getpid(), *(namespaces.keeper.pid for namespaces, _, _ in self.inside)}
-        found = [*processes(self.token, self.root, spared), *mounts(self.root)]
-        found += [f"empty cgroup {path}" for path in sorted(cgroups() - self.cgroups) if self.knows(Path(path).name)]
+        found = [f"process {pid}: {command}" for pid, command in self.processes()]
+        found += mounts(self.root)
+        found += [f"empty cgroup {path}" for path in self.empty_cgroups()]
         now = set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
         found += [f"network namespace {name}" for name in sorted(now - self.netns)]
         for namespaces, links, points in self.inside:
@@ -152,3 +168,14 @@ class Watch:
     def leaks(self) -> list[str]:
         """What is still there after a moment of grace, in which dying processes may go."""
         return settled(self.found)
+
+    def end(self) -> None:
+        """Kill the processes that are left, and remove their cgroups: after a failure nothing of the session stays."""
+        end = time.monotonic() + patient(GRACE_SECONDS)
+        while (left := list(self.processes())) and time.monotonic() < end:
+            for pid, _ in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)  # one of them may have forked meanwhile
+        for path in self.empty_cgroups():
+            os.rmdir(path)
