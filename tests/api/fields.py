@@ -95,7 +95,11 @@ def disk_numbers() -> str:
 def throttled(field: str, rate: int, first: str) -> Inside:
     """A row for one of the four limits of a device's speed."""
     body = host(**{field: [{"Path": disk(), "Rate": rate}]})
-    return Inside(body, both("blkio", f"blkio.throttle.{first}", "io.max"), f"{disk_numbers()} {rate}")
+    letter = "r" if first.startswith("read") else "w"
+    own = f"{letter}{'bps' if 'bps' in first else 'iops'}"
+    of_v2 = " ".join(f"{each}={rate if each == own else 'max'}" for each in ("rbps", "wbps", "riops", "wiops"))
+    words = (f"{disk_numbers()} {rate}", f"{disk_numbers()} {of_v2}")
+    return Inside(body, both("blkio", f"blkio.throttle.{first}", "io.max"), words)
 
 
 GPU = [{"Driver": "nvidia", "Count": 1, "Capabilities": [["gpu"]]}]

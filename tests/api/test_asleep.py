@@ -7,14 +7,16 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.api.networking import container, networks, on, subnet
 from tests.api.test_crash import monitor_of
-from tests.harness import rootfs
+from tests.harness import hosts, rootfs
 from tests.harness.amounts import amount
 from tests.harness.contexts import Member, build
 from tests.harness.daemon import Daemon
@@ -92,6 +94,27 @@ def test_it_ends_and_the_next_client_starts_it_while_the_container_runs_on(
     assert engine.starts == before + 1
     assert set(engine.statuses) == {0}
     assert not (engine.daemon.exec_root / "asleep").exists(), "a daemon that runs does not sleep"
+
+
+def test_names_and_published_ports_are_served_while_it_sleeps(engine: Activated) -> None:
+    """By the resolver, the proxy and the kernel: no daemon is started for them."""
+    daemon = engine.daemon
+    web = {"HostConfig": {"NetworkMode": "near", "PortBindings": {"80/tcp": [{"HostIp": "", "HostPort": "8099"}]}}}
+    with (
+        networks(daemon, near=subnet("10.94.0.0/24")),
+        container(daemon, "httpd", "-f", "-h", "/etc", name="web", **web),
+        container(daemon, name="asks", **on("near")),
+    ):
+        address = daemon.inspect("web")["NetworkSettings"]["Networks"]["near"]["IPAddress"]
+        pid = daemon.inspect("asks")["State"]["Pid"]
+        engine.sleeps()
+        starts = engine.starts
+        lookup = ("nsenter", f"--target={pid}", "--mount", "--net", "nslookup", "-type=a", "web.")
+        assert f"Address: {address}" in subprocess.run(lookup, capture_output=True, text=True).stdout
+        for host in ("127.0.0.1", "10.94.0.1"):
+            got = hosts.run(daemon.namespaces, "curl", "--silent", "--max-time", "10", f"http://{host}:8099/hostname")
+            assert len(got.stdout.strip()) == 12, got
+        assert engine.asleep and engine.starts == starts
 
 
 def test_a_build_wakes_it_and_what_was_left_meanwhile_is_gone(engine: Activated) -> None:

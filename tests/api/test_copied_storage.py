@@ -20,8 +20,7 @@ def copying(world: World) -> Iterator[Daemon]:
     if rootfs.program() is None:
         pytest.skip("needs busybox: apt-get install busybox-static")
     daemon = world.daemon()
-    daemon.data_root.mkdir(mode=0o711)
-    (daemon.data_root / "storage").write_text("copy\n")
+    daemon.copies_layers()
     with running(daemon):
         daemon.import_busybox()
         yield daemon

@@ -15,6 +15,7 @@ from tests.harness import rootfs
 from tests.harness.amounts import amount
 from tests.harness.daemon import Daemon
 from tests.harness.listening import attributes_of, brief, listening, past, query, until
+from tests.harness.pace import patient
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -361,7 +362,7 @@ def subscribed(daemon: Daemon, **parameters: object) -> socket.socket:
 def test_thousands_of_events_fifty_who_listen_and_one_who_does_not(own_daemon: Daemon) -> None:
     """Each of them hears everything, the one that is stuck slows nobody, and is dropped in the end."""
     count, writers = amount(10_000, 2_000), 4
-    made = [own_daemon.create("sleep", "100", Tty=True) for _ in range(writers)]
+    made = [own_daemon.create("sleep", "1000", Tty=True) for _ in range(writers)]
     for each in made:
         own_daemon.begin(each)
     readers, stuck = Readers(own_daemon, 49), subscribed(own_daemon)
@@ -379,11 +380,11 @@ def test_thousands_of_events_fifty_who_listen_and_one_who_does_not(own_daemon: D
     threads = [threading.Thread(target=resize, args=(container,)) for container in made]
     for thread in threads:
         thread.start()
-    readers.read(count, seconds=100)
+    readers.read(count, seconds=patient(100))
     for thread in threads:
         thread.join()
     assert set(readers.seen.values()) == {count}
-    assert max(slowest) < 20
+    assert max(slowest) < patient(20)
     stuck.close()
     readers.close()
     until(lambda: listeners(own_daemon) == 0)

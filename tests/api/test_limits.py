@@ -1,12 +1,12 @@
 """Memory, processor and process limits, seen from inside the container and in its cgroup."""
 
-import glob
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.harness.daemon import Daemon
+from tests.harness.leaks import cgroups_of
 
 pytestmark = pytest.mark.usefixtures("busybox")
 
@@ -82,9 +82,9 @@ def test_the_cgroup_is_gone_with_the_container(daemon: Daemon) -> None:
     """At the latest when it is removed."""
     one = daemon.create("sleep", "60")
     daemon.begin(one)
-    assert glob.glob(f"/sys/fs/cgroup/**/{one}", recursive=True)
+    assert cgroups_of(one)
     daemon.remove(one)
-    assert not glob.glob(f"/sys/fs/cgroup/**/{one}", recursive=True)
+    assert not cgroups_of(one)
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,8 @@ def test_start_refuses_in_dockers_words(
     daemon: Daemon, container: Callable[..., str], body: dict, message: str
 ) -> None:
     """With status 500, and the container says why."""
+    if "journald" in message and os.path.exists("/run/systemd/journal/socket"):
+        pytest.skip("this host has a journal")
     one = container("true", **body)
     answer = daemon.request("POST", f"/containers/{one}/start")
     assert (answer.status, answer.message) == (500, FAILED + message)

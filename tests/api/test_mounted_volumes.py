@@ -306,8 +306,7 @@ def test_the_files_of_a_stopped_container_include_its_volumes_and_images(daemon,
 
 def test_where_layers_are_copied_volumes_are_filled_and_images_mounted_all_the_same(world):
     alone = world.daemon()
-    alone.data_root.mkdir()
-    (alone.data_root / "storage").write_text("copy\n")
+    alone.copies_layers()
     with running(alone):
         alone.import_busybox()
         with_volume(alone)

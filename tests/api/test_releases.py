@@ -214,6 +214,8 @@ def test_the_release_before_adopts_what_this_one_has_started_or_leaves_it_alone(
 ) -> None:
     """It refuses a database of a schema that it does not know, and this release finds all as it was."""
     changing.start()
+    if changing.request("GET", "/info").json()["CgroupDriver"] == "systemd":
+        pytest.skip("the release before does not find a container's cgroup in a scope of systemd")
     left = Left(changing)
     left.end_unseen()
     changing.tree = before

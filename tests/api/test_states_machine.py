@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from tests.harness.amounts import amount, examples
 from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
+from tests.harness.leaks import cgroups_of
 from tests.harness.listening import until
 
 pytestmark = pytest.mark.seldom
@@ -376,15 +377,6 @@ class Storm:
         for thread in threads:
             thread.join(max(self.until + 60 - time.monotonic(), 0.1))
         assert not any(thread.is_alive() for thread in threads), "some of them wait for ever"
-
-
-def cgroups_of(container: str) -> list[str]:
-    """Its cgroups, wherever they are."""
-    found = []
-    for root in ("/sys/fs/cgroup", *(entry.path for entry in os.scandir("/sys/fs/cgroup") if entry.is_dir())):
-        if os.path.isdir(f"{root}/engine/{container}"):
-            found.append(f"{root}/engine/{container}")
-    return found
 
 
 def settle(daemon: Daemon) -> list[dict]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.sandbox.cgroups.v2 import scaled
 from tests.api.fields import disk, disk_numbers
 from tests.api.test_limits import MIB, cgroup
 from tests.harness.daemon import Daemon
@@ -27,7 +28,7 @@ CHANGES = [
     ({"CpusetCpus": "0"}, "cpuset/cpuset.cpus", "0", "cpuset.cpus", "0"),
     ({"CpusetMems": "0"}, "cpuset/cpuset.mems", "0", "cpuset.mems", "0"),
     ({"PidsLimit": 33}, "pids/pids.max", "33", "pids.max", "33"),
-    ({"BlkioWeight": 300}, "blkio/blkio.bfq.weight", "300", "io.bfq.weight", "default 300"),
+    ({"BlkioWeight": 300}, "blkio/blkio.bfq.weight", "300", "io.weight", f"default {scaled(300, bfq=False)}"),
 ]
 
 
@@ -77,6 +78,8 @@ def test_a_running_container_gets_its_new_limit_at_once(
     one = running()
     assert update(daemon, one, **changed) == {"Warnings": None}
     version = daemon.request("GET", "/info").json()["CgroupVersion"]
+    if "BlkioWeight" in changed and version == "2" and cgroup(daemon, one, "io.bfq.weight").exists():
+        new, new_text = "io.bfq.weight", "default 300"
     wanted = old_text if version == "1" else new_text
     assert value(daemon, one, old, new) == wanted
     shown = daemon.inspect(one)["HostConfig"]

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.harness.daemon import Daemon
+from tests.harness.descriptors import open_links
 
 RESOLVER, PROXY = "resolver.sock", "proxy.sock"
 # What is killed, and how often beside the others.
@@ -134,7 +135,7 @@ class Killer:
             inodes = {f"socket:[{line.split()[6]}]" for line in lines if line.rstrip().endswith(name)}
         if not inodes or not os.path.exists(path):
             return []
-        return [pid for pid in processes() if pid != self.daemon.pid and _sockets(pid) & inodes]
+        return [pid for pid in processes() if pid != self.daemon.pid and inodes.intersection(open_links(pid))]
 
 
 def processes() -> list[int]:
@@ -167,13 +168,3 @@ def _pid_namespace(pid: int) -> str:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ""  # it has ended, or is not ours to look at
-
-
-def _sockets(pid: int) -> set[str]:
-    found = set()
-    try:
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        pass  # it has ended, the descriptor was closed, or it is not ours to look at
-    return found

@@ -97,6 +97,11 @@ class Daemon:
             *self.options,
         ]
 
+    def copies_layers(self) -> None:
+        """Before its first start: let it find a data root that can carry no overlay."""
+        self.data_root.mkdir(mode=0o711)
+        (self.data_root / "storage").write_text("copy\n")
+
     def start(self, wait: bool = True) -> "Daemon":
         """Start the process and, with `wait`, see its first pong; one that does not come ends the process."""
         with open(self.log_file, "ab") as log:

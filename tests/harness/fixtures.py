@@ -112,6 +112,7 @@ def world() -> Iterator[World]:
     yield here
     here.end()
     found = watch.leaks()
+    watch.end()
     here.close()
     del os.environ[leaks.TOKEN_VARIABLE]
     if found:

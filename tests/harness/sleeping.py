@@ -35,6 +35,23 @@ def until(true: Callable[[], object], what: str, seconds: float = SECONDS) -> No
         time.sleep(0.01)
 
 
+def until_asleep(daemon: Daemon, running: Callable[[], int], seconds: float = SECONDS) -> None:
+    """Return when the daemon has ended by itself. running: the process that it is now, 0 for none"""
+    end = time.monotonic() + patient(seconds)
+    while pid := running():
+        if time.monotonic() > end:
+            os.kill(pid, signal.SIGUSR1)  # it writes into its log what it is doing
+            time.sleep(1)
+            raise AssertionError(f"it does not end: {daemon.log[-6000:]}")
+        time.sleep(0.01)
+
+
+def woken(sleeper: int) -> int:
+    """The process of the daemon that this process of `engine listen` has started; 0 while there is none."""
+    with open(f"/proc/{sleeper}/task/{sleeper}/children") as file:
+        return int((file.read().split() or ["0"])[0])
+
+
 class Activated:
     """What systemd does for a service with a socket, for a daemon: starts it when a client connects, and whenever it
     has ended; counts the starts. A start that is to be held back waits for `gate`.
@@ -93,13 +110,11 @@ class Activated:
 
     def sleeps(self, seconds: float = SECONDS) -> None:
         """Return when the daemon has ended by itself."""
-        end = time.monotonic() + patient(seconds)
-        while not self.asleep:
-            if time.monotonic() > end:
-                os.kill(self.pid, signal.SIGUSR1)  # it writes into its log what it is doing
-                time.sleep(1)
-                raise AssertionError(f"it does not end: {self.daemon.log[-6000:]}")
-            time.sleep(0.01)
+        until_asleep(self.daemon, self._running, seconds)
+
+    def _running(self) -> int:
+        process = self._process
+        return process.pid if process is not None else 0
 
     def close(self) -> None:
         """Remove all containers, and end."""
@@ -158,8 +173,7 @@ class Listening:
     @property
     def pid(self) -> int:
         """The daemon's process; 0 while there is none."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
-            return int((file.read().split() or ["0"])[0])
+        return woken(self.process.pid)
 
     @property
     def asleep(self) -> bool:
@@ -168,7 +182,7 @@ class Listening:
 
     def sleeps(self, seconds: float = SECONDS) -> None:
         """Return when the daemon has ended by itself."""
-        until(lambda: self.asleep, f"it does not end: {self.daemon.log[-3000:]}", seconds)
+        until_asleep(self.daemon, lambda: self.pid, seconds)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it; its exit status."""

@@ -12,6 +12,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from tests.harness.daemon import MUXER, PROJECT, PYTHON, Daemon
@@ -119,6 +120,13 @@ class UserDaemon(Daemon):
         self.only.mkdir(mode=0o755)
         for name in (*programs, *PROGRAMS, "nsenter", "setpriv"):
             (self.only / name).symlink_to(shutil.which(name) or "/nowhere")
+
+    def copies_layers(self) -> None:
+        """As the base class says."""
+        self.data_root.parent.mkdir(parents=True)
+        super().copies_layers()
+        for each in takewhile(self.home.__ne__, (self.data_root / "storage").parents):
+            os.chown(each, UID, UID)
 
     @property
     def environment(self) -> dict[str, str]:

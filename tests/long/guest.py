@@ -21,7 +21,8 @@ HOURS = 4
 MEMORY = 6144
 SLOWER = 8  # how much longer the tests wait for what is to happen
 HANG = f"--timeout={SLOWER * 120}"
-# The machine's files as the root, with the guest's own kernel modules. What the guest has mounted comes along.
+# The machine's files as the root, with the guest's own kernel modules. What the guest has mounted comes along; below it
+# is nothing, because the machine's own /proc would be seen by a test that unmounts the guest's.
 ENTER = f"""set -e
 mkdir -p /machine /own/upper /own/work /own/tmp /own/root
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose,ro {OF_THE_MACHINE} /machine
@@ -29,7 +30,7 @@ modprobe overlay
 mount -t overlay -o lowerdir=/machine,upperdir=/own/upper,workdir=/own/work,xino=off overlay /own/root
 mkdir -p /own/root/usr/lib/modules /own/root{SHARE} /own/root/old
 mount --bind /lib/modules /own/root/usr/lib/modules
-for each in proc sys dev run; do mount --rbind /$each /own/root/$each; done
+for each in proc sys dev run; do mount -t tmpfs none /own/root/$each; mount --rbind /$each /own/root/$each; done
 chmod 1777 /own/tmp
 mount --bind /own/tmp /own/root/tmp
 mount --bind {SHARE} /own/root{SHARE}

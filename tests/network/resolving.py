@@ -20,6 +20,7 @@ from engine.kernel import syscalls
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
 from tests.harness.daemon import PROJECT
+from tests.harness.descriptors import open_links
 from tests.harness.namespaces import Namespaces
 from tests.harness.parts import settings
 
@@ -163,8 +164,10 @@ class Site:
         """The processes that are resolvers: children of the spawner's that have the socket's directory open."""
         path = self.exec_root / "resolver.sock"
         with open(f"/proc/{self.machine.keeper.pid}/net/unix") as lines:
-            inodes = {line.split()[6] for line in lines if line.rstrip().endswith("/resolver.sock")}
-        return [pid for pid in _processes() if path.exists() and _sockets(pid) & inodes and pid != os.getpid()]
+            inodes = {f"socket:[{line.split()[6]}]" for line in lines if line.rstrip().endswith("/resolver.sock")}
+        return [
+            pid for pid in _processes() if path.exists() and inodes.intersection(open_links(pid)) and pid != os.getpid()
+        ]
 
     def kill(self) -> None:
         """Kill the resolver."""
@@ -182,18 +185,6 @@ class Site:
 
 def _processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _sockets(pid: int) -> set[str]:
-    """The inodes of a process's sockets."""
-    found = set()
-    try:
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            target = os.readlink(f"/proc/{pid}/fd/{name}")
-            found.add(target.removeprefix("socket:[").rstrip("]"))
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        pass  # it has ended meanwhile
-    return found
 
 
 def settled(happens: Callable[[], bool], seconds: float = PATIENCE) -> bool:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.harness.daemon import Daemon
+from tests.harness.descriptors import open_links
 from tests.harness.fixtures import World, running
 from tests.harness.hosts import Host, ask, reaches, run, serving
 from tests.network.places import Place, container, network, pool
@@ -35,11 +36,8 @@ def proxies(daemon: Daemon) -> list[int]:
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # it has ended meanwhile, or is nobody's business
             with open(f"/proc/{name}/cmdline", "rb") as line:
-                if line.read().rstrip(b"\0") != b"engine proxy":
-                    continue
-            links = {os.readlink(f"/proc/{name}/fd/{each}") for each in os.listdir(f"/proc/{name}/fd")}
-            if str(daemon.exec_root) in links:
-                found.append(int(name))
+                if line.read().rstrip(b"\0") == b"engine proxy" and str(daemon.exec_root) in open_links(int(name)):
+                    found.append(int(name))
     return found
 
 

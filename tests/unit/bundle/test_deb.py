@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.bundle import deb, main
+from engine.bundle import deb, furnishing, main
+from engine.client import completion
 from engine.errors import Invalid
 
 ENTRIES = {
@@ -76,3 +77,13 @@ def test_the_time_is_the_builders() -> None:
     for text in ("", "-1", "1e9", "9" * 12, "\u0661"):
         with pytest.raises(Invalid):
             main._moment({"SOURCE_DATE_EPOCH": text})
+
+
+def test_every_shell_finds_its_completion_where_it_looks() -> None:
+    found = furnishing.entries(b"", "", TIME)
+    for shell, place in (
+        ("bash", "usr/share/bash-completion/completions/engine"),
+        ("zsh", "usr/share/zsh/vendor-completions/_engine"),
+        ("fish", "usr/share/fish/vendor_completions.d/engine.fish"),
+    ):
+        assert found[place].data.decode() == completion.SCRIPTS[shell]
