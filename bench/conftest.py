@@ -21,7 +21,7 @@ from engine.kernel import placement
 from tests.__main__ import CACHE
 
 FIGURES = pytest.StashKey[results.Results]()
-CELL_SECONDS = 4
+CELL_SECONDS = 3
 FEWEST = 3
 
 

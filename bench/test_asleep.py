@@ -1,9 +1,12 @@
 """Benchmarks of an engine that sleeps: how long the first answer takes, and what the sleeper costs meanwhile."""
 
+import contextlib
 import dataclasses
 import os
+import shutil
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,8 @@ from bench.cases import OURS
 from bench.peers import Daemon, Launch, NewDaemon
 from bench.results import Record
 
-ROUNDS = 5
-COLD_ROUNDS = 3
-MANY, THOUSAND = 100, 1000
+ROUNDS = 3
+MANY, THOUSAND, RUNNING = 100, 1000, 10
 SECONDS = 60.0
 WATCHED_SECONDS = 10.0
 MEGABYTE = 1e6
@@ -31,7 +33,7 @@ SLEEPING = dataclasses.replace(peers.BY_NAME[OURS], launch=_listening)
 
 
 @pytest.mark.case(
-    *("wakeup", "wakeup_list", "wakeup_many", "wakeup_cold", "wakeup_thousand", "wakeup_thousand_list"),
+    *("wakeup", "wakeup_list", "wakeup_many", "wakeup_cold", "wakeup_ps", "wakeup_thousand", "wakeup_thousand_list"),
     *("asleep_memory", "asleep_writes"),
 )
 def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Record) -> None:
@@ -42,12 +44,16 @@ def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Re
         daemon.give_image(workshop / "rootfs.tar")
         add(daemon, MANY)
         record("wakeup_many", OURS, [asked(daemon, "/_ping") for _ in range(ROUNDS)])
-        record("wakeup_cold", OURS, [asked(daemon, "/_ping", forget_files) for _ in range(COLD_ROUNDS)])
+        record("wakeup_cold", OURS, [asked(daemon, "/_ping", forget_files) for _ in range(ROUNDS)])
+        with running(daemon, RUNNING):
+            if shutil.which("docker") is not None:
+                record("wakeup_ps", OURS, [listed(daemon) for _ in range(ROUNDS)])
         add(daemon, THOUSAND - MANY)
         record("wakeup_thousand", OURS, [asked(daemon, "/_ping") for _ in range(ROUNDS)])
-        record("wakeup_thousand_list", OURS, [asked(daemon, "/containers/json") for _ in range(ROUNDS)])
+        record("wakeup_thousand_list", OURS, [asked(daemon, "/containers/json?all=1") for _ in range(ROUNDS)])
         await_sleep(daemon)
         pids = daemon.isolated.members()
+        assert len(pids) == 1, "more than the sleeper runs"
         record("asleep_memory", OURS, [memory.pss(pids) / MEGABYTE], processes=len(pids))
         before = writes(pids)
         time.sleep(WATCHED_SECONDS)
@@ -62,6 +68,30 @@ def add(daemon: Daemon, count: int) -> None:
     with daemon.connect() as connection:
         for _ in range(count):
             client.create(connection, image.NAME, ["sleep", "600"])
+
+
+@contextlib.contextmanager
+def running(daemon: Daemon, count: int) -> Iterator[None]:
+    """So many containers more, which run meanwhile."""
+    with daemon.connect() as connection:
+        made = [client.create(connection, image.NAME, ["sleep", "600"]) for _ in range(count)]
+        for each in made:
+            client.start(connection, each)
+    yield
+    with daemon.connect() as connection:
+        for each in made:
+            client.remove(connection, each, force=True)
+
+
+def listed(daemon: Daemon) -> float:
+    """The milliseconds of a whole `docker ps`, the client's own start with it, while the engine sleeps."""
+    await_sleep(daemon)
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{daemon.socket}"}
+    began = time.perf_counter()
+    shown = subprocess.run(["docker", "ps"], env=environment, capture_output=True, text=True, check=True)
+    spent = (time.perf_counter() - began) * 1000
+    assert shown.stdout.count(" Up ") == RUNNING, shown.stdout
+    return spent
 
 
 def forget_files() -> None:
@@ -93,7 +123,7 @@ def command(pid: int) -> bytes:
     """The command line of a process whose program is not the sleeper, which names the daemon's; empty for that."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second where it ends while it is read
         return b""
     return b"" if words.startswith(b"engine listen\0") else words
 

@@ -16,8 +16,8 @@ from bench.results import Record
 from tests.harness import rootfs
 
 STEPS = 10
-ROUNDS = 15
-RUN_ROUNDS = 5
+ROUNDS = 9
+RUN_ROUNDS = 3
 FILES = 50
 TAR = {"Content-Type": "application/x-tar"}
 

@@ -132,6 +132,7 @@ def test_networks(empty: Daemon, grown: Grown) -> None:
 def test_clients_that_wait(empty: Daemon, grown: Grown) -> None:
     with empty.connect() as connection, contextlib.ExitStack() as stack:
         container = client.create(connection, image.NAME, ["sleep", "600"])
+        stack.callback(client.remove, connection, container, force=True)
         client.start(connection, container)
 
         def wait(_: client.Connection, __: int) -> None:

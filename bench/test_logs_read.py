@@ -67,7 +67,7 @@ def test_reading_a_long_log(
         with daemon.connect() as connection:
             return connection.count(f"/containers/{container}/logs?stdout=1")
 
-    size = benchmark.pedantic(read, rounds=ROUNDS)
+    size = benchmark.pedantic(read, rounds=ROUNDS if daemon.peer.name == OURS else 1)
     # There is one frame a line; the chunk headers come on top.
     assert size > lines * (stream.HEADER + stream.LINE)
     record(case, daemon.peer.name, [stream.size(megabytes) / 1e6 / t for t in benchmark.stats.stats.data])

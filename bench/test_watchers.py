@@ -1,5 +1,5 @@
-"""Benchmarks of clients that only watch: stats streams of 50 containers, and 1,000 clients that wait for
-one container.
+"""Benchmarks of clients that only watch: stats streams of 50 containers, 100 clients that follow the log of one
+container, and 1,000 that wait for one.
 """
 
 import contextlib
@@ -14,9 +14,10 @@ from bench.peers import Daemon
 from bench.results import Record
 
 CONTAINERS = 50
+FOLLOWERS, LINES = 100, 100
 WAITERS = 1000
 SETTLE_SECONDS = 2.0
-SECONDS = 10.0
+SECONDS = 8.0
 MEGABYTE = 1e6
 
 
@@ -40,6 +41,22 @@ def read_all(streams: list[client.Connection], seconds: float) -> None:
             assert sockets[descriptor].recv(1 << 16), "a stream has ended"
 
 
+def read_lines(streams: list[client.Connection], last: bytes) -> None:
+    """Read what comes on the connections until the last line has come on each."""
+    waiting, ends = select.poll(), dict.fromkeys((stream.socket.fileno() for stream in streams), b"")
+    sockets = {stream.socket.fileno(): stream.socket for stream in streams}
+    for descriptor in sockets:
+        waiting.register(descriptor, select.POLLIN)
+    while sockets:
+        for descriptor, _ in waiting.poll():
+            data = sockets[descriptor].recv(1 << 16)
+            assert data, "a stream has ended"
+            ends[descriptor] = (ends[descriptor] + data)[-2 * len(last) :]
+            if last in ends[descriptor]:
+                waiting.unregister(descriptor)
+                del sockets[descriptor]
+
+
 @pytest.mark.case("stats")
 def test_the_stats_of_many_containers(daemon: Daemon, record: Record) -> None:
     with daemon.connect() as connection, contextlib.ExitStack() as stack:
@@ -55,6 +72,32 @@ def test_the_stats_of_many_containers(daemon: Daemon, record: Record) -> None:
         stack.close()
         for container in containers:
             client.remove(connection, container, force=True)
+
+
+@pytest.mark.case("followers")
+def test_many_who_follow_the_log_of_one_container(daemon: Daemon, record: Record) -> None:
+    """The container writes a line every ten milliseconds, so each line is sent to all before the next comes."""
+    if daemon.peer.name == "podman":
+        pytest.skip("a hundred clients that follow do not get all lines of it within five minutes")
+    script = f"read go; for each in $(seq {LINES}); do echo line $each; usleep 10000; done; echo the last one"
+    with daemon.connect() as connection, contextlib.ExitStack() as stack:
+        container = client.create(connection, image.NAME, ["sh", "-c", script], OpenStdin=True)
+        attached = stack.enter_context(daemon.connect())
+        attached.hijack(f"{attached.prefix}/containers/{container}/attach?stream=1&stdin=1")
+        client.start(connection, container)
+        streams = []
+        for _ in range(FOLLOWERS):
+            streams.append(stack.enter_context(daemon.connect()))
+            target = f"{streams[-1].prefix}/containers/{container}/logs?follow=1&stdout=1"
+            assert streams[-1].open_stream("GET", target, None, {"Connection": "close"})[0] == 200
+        time.sleep(SETTLE_SECONDS)
+        pids = daemon.isolated.members()
+        before = processor.seconds(pids)
+        attached.send(b"\n")
+        read_lines(streams, b"the last one\n")
+        record("followers", daemon.peer.name, [(processor.seconds(pids) - before) / LINES * 1e3])
+        stack.close()
+        client.remove(connection, container, force=True)
 
 
 @pytest.mark.case("waiters_memory", "waiters_busy")
