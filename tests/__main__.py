@@ -35,7 +35,9 @@ WITH_THE_PYTHON_MUXER = ("attach", "exec", "heads", "json_file", "log_drivers", 
 WITH_A_USERS_DAEMON = ("lifecycle", "exec", "ports", "networks", "changes", "build_run")
 # The markers of what takes minutes: it runs in CI, and where an argument names a file with such tests, or its folder.
 MINUTES = ("guest", "seldom")
-HANG = "--timeout=120"  # seconds: a test that hangs is a failure with a stack, not a run that never ends
+# Seconds: a test that hangs is a failure with a stack, not a run that never ends. The longest makes the one file of the
+# engine, which takes two minutes beside other tests when the machine is at its slowest.
+HANG = "--timeout=300"
 # Programs that are unpacked below the cache, and the packages that have one, the first that there is: to install
 # docker.io would start a daemon on this machine.
 UNPACKED = {
@@ -207,7 +209,7 @@ def unpack(packages: Sequence[str]) -> None:
         for archive in LOCAL.glob(f"{package}_*.deb"):
             run("dpkg-deb", "--extract", archive, LOCAL)
             archive.unlink()
-    for name in ("bin", "lib"):  # some packages still have files there; elsewhere these are links into /usr
+    for name in ("bin", "sbin", "lib"):  # some packages still have files there; elsewhere these are links into /usr
         if (LOCAL / name).is_dir():
             (LOCAL / "usr" / name).mkdir(parents=True, exist_ok=True)
             run("cp", "-a", f"{LOCAL / name}/.", LOCAL / "usr" / name)

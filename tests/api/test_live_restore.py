@@ -143,11 +143,11 @@ def test_many_daemons_started_and_ended_in_turn_leave_nothing_on_the_host(world)
     machine = world.machine()
     token, links, points = os.environ[leaks.TOKEN_VARIABLE], machine.links(), machine.mounts()
     # By number: the machine's own process may still be the shell that is about to become its sleep.
-    alive = {each.partition(":")[0] for each in leaks.processes(token, world.root, set())}
+    alive = {pid for pid, _ in leaks.processes(token, world.root, set())}
     made: list[str] = []
 
     def left() -> list[str]:
-        found = [each for each in leaks.processes(token, world.root, set()) if each.partition(":")[0] not in alive]
+        found = [f"process {pid}: {command}" for pid, command in leaks.processes(token, world.root, alive)]
         found += [f"mount {each} on the machine" for each in machine.mounts() - points]
         found += [f"device {each}" for each in machine.links() - links]
         found += [f"table {each}" for each in leaks.tables(machine)]
