@@ -62,6 +62,7 @@ def test_the_worker(daemon: Daemon) -> None:
         ({"EnableSessionExporter": True}, "exporting through the session is not built in this engine"),
         ({"SourcePolicySession": "x"}, "a source policy that the client decides by a call is not built in this engine"),
         ({"ProxyNetwork": True}, "a network that leads through a proxy of the builder is not built in this engine"),
+        ({"CompatibilityVersion": 10}, "a result as another version of BuildKit makes it is not built in this engine"),
         ({"Cache": {"Exports": [{"Type": "gha"}]}}, "the cache gha (--cache-to) is not built in this engine"),
         ({"Exporters": [{"Type": "x"}]}, "the exporter x (--output) is not built in this engine"),
         (

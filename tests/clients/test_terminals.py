@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.clients.building import Building
+
 pexpect = pytest.importorskip("pexpect", reason="needs pexpect: pip install pexpect")
 
 SECONDS = 40
@@ -257,3 +259,17 @@ def test_the_terminal_of_the_client_is_as_before(docker, spawn, named):
         assert shell.match[1] == before
     finally:
         shell.close(force=True)
+
+
+def test_control_c_ends_a_build(spawn: Callable, buildx: Building) -> None:
+    """buildx draws what goes on there. Its words end with the step's, and the step's container with them."""
+    buildx.write("RUN echo be''gun; sleep 1000")
+    environment = {**buildx.environment, "BUILDKIT_PROGRESS": "tty"}
+    child = spawn("build", ".", env=environment, cwd=str(buildx.place))
+    child.expect_exact("begun")
+    child.sendintr()
+    assert ended(child) == 130
+    end = time.monotonic() + SECONDS
+    while buildx.daemon.request("GET", "/containers/json").json():
+        assert time.monotonic() < end, "the container of the step is still there"
+        time.sleep(0.05)

@@ -188,6 +188,7 @@ def _refuse(asked: control.SolveRequest) -> None:
         ("a source policy that the client decides by a call", asked["SourcePolicySession"]),
         ("exporting through the session", asked["EnableSessionExporter"]),
         ("a network that leads through a proxy of the builder", asked["ProxyNetwork"]),
+        ("a result as another version of BuildKit makes it", asked["CompatibilityVersion"]),
     )
     for what, value in wanted:
         if value:
