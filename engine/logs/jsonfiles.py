@@ -32,6 +32,8 @@ class File:
 
 Read = Callable[[File], bool]
 """Reads what a file has from its offset on, and moves that; False when no later line can be wanted."""
+_Enough = Callable[[File], bool]
+"""Whether no file that is older than this one is wanted. It is asked of each file once, the newest first."""
 
 
 class Log:
@@ -72,23 +74,20 @@ class Log:
 
         first_ns: older lines are not wanted, and are passed over where that is a seek
         """
-        self._files = self._open_all()
-        if not self._files:
-            return False
-        if tail is not None:
-            self._seek(tail)
-        if first_ns > 0:
-            self._seek_time(first_ns)
-        return True
+        self._files = self._open_all(lambda: _begin(tail, first_ns))
+        if self._files and first_ns > 0:
+            _seek_time(self._files[0], first_ns)
+        return bool(self._files)
 
     def begin_after(self, inode: int, offset: int) -> None:
         """Open the log just after what was read of it."""
-        self._files = self._open_all()
-        for place, file in enumerate(self._files):
-            if file.inode == inode and not file.compressed:
-                self._drop(place)
-                file.offset = offset
-                return
+
+        def found(file: File) -> bool:
+            return file.inode == inode and not file.compressed
+
+        self._files = self._open_all(lambda: found)
+        if self._files and found(self._files[0]):
+            self._files[0].offset = offset
 
     def read_new(self, read: Read) -> bool:
         """Have all read that is in the log and was not read yet; False when no later line can be wanted."""
@@ -119,7 +118,7 @@ class Log:
             return False  # between two renames of a rotation, or removed
         if found.st_ino == file.inode:
             return False
-        every = self._open_all()
+        every = self._open_all(lambda: lambda each: each.inode == file.inode)
         place = next((place for place, each in enumerate(every) if each.inode == file.inode), None)
         if place is None:
             # The last file was compressed or removed meanwhile. The newer files are those that begin after its last
@@ -130,15 +129,17 @@ class Log:
         self._files += newer
         return bool(newer)
 
-    def _open_all(self) -> list[File]:
-        """Open every file, oldest first, while no rotation renamed one (or so at the last of several tries)."""
+    def _open_all(self, search: Callable[[], _Enough]) -> list[File]:
+        """Open every file that is wanted, oldest first, while no rotation renamed one (or so at the last of several
+        tries). search: begins a try; a log may have hundreds of files, and most often its end is wanted
+        """
         for _ in range(_TRIES):
             before = self._identity()
-            found = self._open_each()
+            found = self._open_each(search())
             if self._identity() == before:
                 return found
             self._close(found)
-        return self._open_each()
+        return self._open_each(search())
 
     def _identity(self) -> tuple[int, int]:
         def inode(name: str) -> int:
@@ -149,7 +150,7 @@ class Log:
 
         return inode(self._name), inode(f"{self._name}.1")
 
-    def _open_each(self) -> list[File]:
+    def _open_each(self, enough: _Enough) -> list[File]:
         # The newest first: a rotation in between then shows a file twice, and hides none. A rotation that has not ended
         # leaves one number without a file, so that only two such numbers in a row are behind the oldest file.
         found: dict[int, File] = {}
@@ -165,7 +166,9 @@ class Log:
                 if inode in found:
                     os.close(fd)
                 else:
-                    found[inode] = File(fd, inode, number, suffix.endswith(".gz"))
+                    found[inode] = file = File(fd, inode, number, suffix.endswith(".gz"))
+                    if enough(file):
+                        return list(reversed(found.values()))
                 absent = 0
                 break
             else:
@@ -173,46 +176,6 @@ class Log:
                 if absent > 1:
                     break
         return list(reversed(found.values()))
-
-    def _seek(self, tail: int) -> None:
-        """Go to the last `tail` lines, of both streams together, as dockerd counts them."""
-        for place in range(len(self._files) - 1, -1, -1):
-            file = self._files[place]
-            count = sum(block.count(b"\n") for block in blocks(file, 0)) if file.compressed else None
-            if count is None:
-                start, tail = _start_of_tail(file, tail)
-            else:
-                start, tail = (_skip(file, count - tail), 0) if count > tail else (0, tail - count)
-            file.offset = start
-            if tail == 0:
-                self._drop(place)
-                return
-
-    def _seek_time(self, first_ns: int) -> None:
-        """Pass over lines that are all older: whole files, and the beginning of a plain one, by a binary search.
-
-        The times of lines do not step back in what this engine writes, unless the clock was set back between two runs:
-        then lines of before that may be passed over, although their time is later.
-        """
-        place = 0
-        for older, file in enumerate(self._files[1:]):
-            found = _first_time(file, 0, LONGEST)
-            if found is None or found[1] >= first_ns:
-                break
-            place = older + 1
-        self._drop(place)
-        file = self._files[0]
-        if file.compressed:
-            return
-        low, high = file.offset, os.fstat(file.fd).st_size
-        while high - low > _BLOCK:
-            middle = (low + high) // 2
-            found = _first_time(file, middle, high)
-            if found is not None and found[1] < first_ns:
-                low = found[0]
-            else:
-                high = middle
-        file.offset = low
 
     def _drop(self, count: int) -> None:
         self._close(self._files[:count])
@@ -222,6 +185,45 @@ class Log:
     def _close(files: Iterable[File]) -> None:
         for file in files:
             os.close(file.fd)
+
+
+def _begin(tail: int | None, first_ns: int) -> _Enough:
+    """A search for the file in which the last `tail` lines begin, of both streams together, as dockerd counts them, or
+    those that are not older than `first_ns`, whichever is newer. It moves each file to the first line that is wanted.
+    """
+    left = tail
+
+    def enough(file: File) -> bool:
+        nonlocal left
+        if left is not None:
+            file.offset, left = _start_of_tail(file, left)
+            if left == 0:
+                return True
+        if first_ns <= 0:
+            return False
+        found = _first_time(file, 0, LONGEST)
+        return found is not None and found[1] < first_ns
+
+    return enough
+
+
+def _seek_time(file: File, first_ns: int) -> None:
+    """Pass over the lines of a plain file that are all older, by a binary search.
+
+    The times of lines do not step back in what this engine writes, unless the clock was set back between two runs: then
+    lines of before that may be passed over, although their time is later.
+    """
+    if file.compressed:
+        return
+    low, high = file.offset, os.fstat(file.fd).st_size
+    while high - low > _BLOCK:
+        middle = (low + high) // 2
+        found = _first_time(file, middle, high)
+        if found is not None and found[1] < first_ns:
+            low = found[0]
+        else:
+            high = middle
+    file.offset = low
 
 
 def _begins(file: File) -> int:
@@ -321,7 +323,10 @@ def later(directory_fd: int, name: str, after: tuple[int, int]) -> list[tuple[in
 
 
 def _start_of_tail(file: File, tail: int) -> tuple[int, int]:
-    """Where the last `tail` whole lines of a plain file begin, and how many lines are missing in it."""
+    """Where the last `tail` whole lines of a file begin, and how many lines are missing in it."""
+    if file.compressed:
+        count = sum(block.count(b"\n") for block in blocks(file, 0))
+        return (_skip(file, count - tail), 0) if count > tail else (0, tail - count)
     end, first = os.fstat(file.fd).st_size, True
     while end > 0:
         start = max(end - _BLOCK, 0)

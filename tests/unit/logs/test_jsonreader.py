@@ -225,6 +225,37 @@ def test_lines_since_a_time_are_found_by_a_seek(tmp_path, since):
     assert read(tmp_path, Query(tty=True, since_ns=LATER + since)) == wanted
 
 
+@pytest.mark.parametrize(
+    ("query", "first", "most"),
+    [
+        (Query(tty=True, tail=3), 5997, 2),
+        (Query(tty=True, since_ns=LATER + 5990), 5990, 2),
+        (Query(tty=True, tail=30, since_ns=LATER + 5990), 5990, 2),
+        (Query(tty=True, tail=5, since_ns=LATER + 100), 5995, 2),
+        (Query(tty=True, tail=0), 6000, 1),
+        (Query(tty=True, tail=100), 5900, 6),
+    ],
+)
+def test_the_end_of_a_log_of_many_files_is_found_without_the_older_ones(tmp_path, monkeypatch, query, first, most):
+    """Of which there are three hundred: to open each of them takes longer than to read the end."""
+    with JsonWriter(str(tmp_path), "x", 20 * 80, 400) as log:
+        for number in range(6000):
+            log.last_ns = LATER + number
+            log.append(1, b"%d\n" % number)
+    assert len(list(tmp_path.iterdir())) > 200
+    opened = []
+    real = jsonfiles.os.open
+
+    def counted(path, *rest, **named):
+        fd = real(path, *rest, **named)
+        opened.append(path)
+        return fd
+
+    monkeypatch.setattr(jsonfiles.os, "open", counted)
+    assert read(tmp_path, query) == b"".join(b"%d\n" % number for number in range(first, 6000))
+    assert len(opened) <= most * len(MUXERS)
+
+
 def test_a_torn_last_line_is_not_read(tmp_path):
     (tmp_path / "x").write_bytes(jsonwriter.line(1, b"whole\n", 1, b"") + b'{"log":"torn","stream":"std')
     assert read(tmp_path) == frame(1, b"whole\n")
