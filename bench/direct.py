@@ -20,7 +20,7 @@ from bench.isolation import Isolated
 ARGV = ["echo", "hello"]
 _RUNNING = ["sleep", "600"]
 # Starts the container in which each command is run, and goes on as the runner.
-_WITH_CONTAINER = 'crun run --detach --bundle "$1" bench </dev/null >/dev/null 2>&1 && shift && exec "$@"'
+_WITH_CONTAINER = 'crun run --detach --bundle "$1" "$2" </dev/null >/dev/null 2>&1 && shift 2 && exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,12 @@ def _bundle(program: str, root: Path, directory: Path, argv: list[str] = ARGV) -
     # A host without CAP_SYS_RESOURCE cannot raise the limits that the template asks for.
     spec["process"].pop("rlimits", None)
     path.write_text(json.dumps(spec))
-    return [program, "run", "--bundle", str(directory), "bench"]
+    return [program, "run", "--bundle", str(directory), _name(directory)]
+
+
+def _name(bundle: Path) -> str:
+    """The container's name, which is that of its cgroups too: no other tool may have the same."""
+    return f"bench-{bundle.parent.name}"
 
 
 def _crun(root: Path, directory: Path) -> list[str]:
@@ -66,11 +71,11 @@ def _bwrap(root: Path, _: Path) -> list[str]:
 
 def _crun_exec(root: Path, directory: Path) -> list[str]:
     _bundle("crun", root, directory, _RUNNING)
-    return ["crun", "exec", "bench", *ARGV]
+    return ["crun", "exec", _name(directory), *ARGV]
 
 
 def _in_container(directory: Path) -> list[str]:
-    return ["sh", "-c", _WITH_CONTAINER, "sh", str(directory)]
+    return ["sh", "-c", _WITH_CONTAINER, "sh", str(directory), _name(directory)]
 
 
 CRUN_EXEC = Tool("crun", "crun exec", _crun_exec, _in_container)

@@ -71,9 +71,9 @@ class Results:
         return [case for case in CASES if case.key in measured]
 
     def advantage(self, case: str, engine: str) -> float | None:
-        """How many times better ours is than `engine` in `case`; None when one of them has no figure."""
+        """How many times better ours is than `engine` in `case`; None when one of them has no figure above zero."""
         ours, theirs = self.find(case, OURS), self.find(case, engine)
-        if ours is None or theirs is None or not ours.value or not theirs.value:
+        if ours is None or theirs is None or ours.value <= 0 or theirs.value <= 0:
             return None
         return BY_KEY[case].advantage(ours.value, theirs.value)
 

@@ -134,6 +134,8 @@ def test_independent_stages(daemon: Daemon, build: Build, tmp_path: Path, record
 @pytest.mark.case("buildx_run")
 def test_what_a_step_costs_over_its_command(daemon: Daemon, build: Build, tmp_path: Path, record: Record) -> None:
     own, costs = command_seconds("echo x >/dev/null"), []
+    write(tmp_path / "first", f"RUN echo {uuid.uuid4().hex} >/first")
+    build(daemon, tmp_path / "first")
     for number in range(FEW):
         one, many = tmp_path / f"one-{number}", tmp_path / f"many-{number}"
         for directory, steps in ((one, 1), (many, STEPS + 1)):

@@ -208,6 +208,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         dataroot.locked("exec", settings.exec_root),
         _pidfile(settings.pidfile),
     ):
+        log.info("muxer %s", in_words(select(settings.muxer), settings.muxer))
         engine = inside.engine = _build(settings, spawner)
         connection = None if outside.is_here() else outward.Outward(settings.exec_root)
         if connection is not None:
@@ -227,7 +228,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
             later(restarts.resume if slept is None else restarts.go_on, engine, due)
         slumber.forget(settings.exec_root)
         may_end = idle.Idle(engine, server, settings.idle_exit, starter) if settings.idle_exit else None
-        log.info("ready: muxer %s, storage %s", in_words(engine.muxer, settings.muxer), engine.storage)
+        log.info("ready: storage %s", engine.storage)
         if settings.selinux_enabled and not labels.kernel_has():
             log.warning("this kernel has no SELinux: containers run without labels, as without --selinux-enabled")
         manager.ready()

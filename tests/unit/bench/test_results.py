@@ -37,6 +37,11 @@ def test_cases_stand_in_the_tables_order_whatever_the_order_of_the_figures(found
     assert [case.key for case in found.cases()] == ["flow_none", "ping"]
 
 
+def test_there_is_no_advantage_over_a_figure_below_zero(found):
+    found.figures += [figure("port_memory", "engine", 5.0), figure("port_memory", "dockerd", -57.0)]
+    assert found.advantage("port_memory", "dockerd") is None
+
+
 def test_the_advantage_is_above_one_where_ours_is_better(found):
     assert found.advantage("flow_none", "dockerd") == 20.0
     assert found.advantage("ping", "dockerd") == 0.5
