@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.clients.cli import said
+from tests.harness.pace import patient
 from tests.harness.unpacked import installed
 
 pytestmark = [pytest.mark.seldom, pytest.mark.root]
@@ -30,7 +31,7 @@ LINES = (
     ("engine run --network=brid", "engine run --network=bridge "),
     ("engine save -o scr", "engine save -o script "),
 )
-SECONDS = 30.0
+SECONDS = patient(30.0)
 
 
 @pytest.fixture
