@@ -126,8 +126,7 @@ def _adopt(engine: ContainerParts, container: Container, woken: bool) -> bool:
         _go_on(engine, container, found)
         return False
     if was_alive:
-        error = "" if found else end.why_lost(container, where)
-        exited = found or end.lost(container)
+        exited, error = (found, "") if found else end.end_unseen(engine, container, where)
         with engine.events.at(exited.finished_ns):
             end.record(engine, container, exited, obey_policy=woken, error=error)
     elif isinstance(found, schema.Exited):

@@ -248,13 +248,14 @@ def test_a_container_that_lost_its_monitor_says_so(crashing: Daemon, alive: bool
     daemon = crashing
     one = daemon.create("sleep", "600")
     daemon.begin(one)
-    monitor = monitor_of(daemon, one)
+    monitor, pid = monitor_of(daemon, one), daemon.inspect(one)["State"]["Pid"]
     if not alive:
         daemon.kill9()
     os.kill(monitor, signal.SIGKILL)
     if not alive:
         daemon.start()
     assert daemon.wait(one) == 255
+    until(lambda: not os.path.exists(f"/proc/{pid}"))  # also where no cgroup says what was the container's
     state = daemon.inspect(one)["State"]
     assert (state["Status"], state["Error"]) == (
         "exited",

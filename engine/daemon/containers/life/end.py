@@ -73,7 +73,7 @@ def record(
     if exited is None:
         exited = handshake.left_behind(where.exec_dir)
     if exited is None:
-        exited, error = _end_unseen(engine, container, where)
+        exited, error = end_unseen(engine, container, where)
     oom_killed = _oom_killed(engine, container)
     with container.changed:
         container.settling = True
@@ -142,7 +142,7 @@ def _note(engine: ContainerParts, container: Container, exited: Exited, oom_kill
     states.move(container, "restarting" if again else "exited")
 
 
-def _end_unseen(engine: ContainerParts, container: Container, where: paths.Paths) -> tuple[Exited, str]:
+def end_unseen(engine: ContainerParts, container: Container, where: paths.Paths) -> tuple[Exited, str]:
     """Kill a process that runs without a monitor (its output goes nowhere); its own exit code cannot be known."""
     state = container.snapshot()
     error = why_lost(container, where)
