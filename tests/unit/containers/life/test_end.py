@@ -32,5 +32,5 @@ def test_an_end_that_nobody_saw_is_recorded_also_where_the_freezer_fails(engine,
         state = State("running", process.pid, syscalls.process_start(process.pid), started_ns=1)
         container = Container("c" * 64, "c", 1, "", "", {}, host_config({}), {}, "sleep", [], (), state=state)
         where = paths.of(str(tmp_path), engine.settings.exec_root, container.id)
-        exited, error = end._end_unseen(engine, container, where)
+        exited, error = end.end_unseen(engine, container, where)
     assert (exited.exit_code, error) == (end.LOST_EXIT, end.LOST_TEXT)
