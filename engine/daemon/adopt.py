@@ -126,7 +126,7 @@ def _adopt(engine: ContainerParts, container: Container, woken: bool) -> bool:
         _go_on(engine, container, found)
         return False
     if was_alive:
-        exited, error = (found, "") if found else end.end_unseen(engine, container, where)
+        exited, error = (found, "") if found else _lost(engine, container, where)
         with engine.events.at(exited.finished_ns):
             end.record(engine, container, exited, obey_policy=woken, error=error)
     elif isinstance(found, schema.Exited):
@@ -137,6 +137,17 @@ def _adopt(engine: ContainerParts, container: Container, woken: bool) -> bool:
     elif os.path.isdir(where.exec_dir):
         start.clear_run(engine, container, where)
     return _follow_up(engine, container, woken)
+
+
+def _lost(engine: ContainerParts, container: Container, where: paths.Paths) -> tuple["schema.Exited", str]:
+    """The end of a container whose monitor died while no daemon ran, and the text of `State.Error`.
+
+    Its process may live on, where no cgroup ends it. After a boot nothing is left in /run, and another process may have
+    its pid and start time.
+    """
+    if os.path.isdir(where.exec_dir):
+        return end.end_unseen(engine, container, where)
+    return end.lost(container), end.why_lost(container, where)
 
 
 def _go_on(engine: ContainerParts, container: Container, found: "schema.Started") -> None:

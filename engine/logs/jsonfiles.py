@@ -118,8 +118,12 @@ class Log:
             return False  # between two renames of a rotation, or removed
         if found.st_ino == file.inode:
             return False
-        every = self._open_all(lambda: lambda each: each.inode == file.inode)
-        place = next((place for place, each in enumerate(every) if each.inode == file.inode), None)
+
+        def same(each: File) -> bool:
+            return each.inode == file.inode
+
+        every = self._open_all(lambda: same)
+        place = next((place for place, each in enumerate(every) if same(each)), None)
         if place is None:
             # The last file was compressed or removed meanwhile. The newer files are those that begin after its last
             # message.
