@@ -36,9 +36,9 @@ class _JoinViaRuntime(Process):
     ) -> None:
         super().__init__(sandbox, stdio, report)
         self.prepared, self.held = prepared, held
-        own = os.path.join(sandbox.runtime[0], f"joiner.{os.getpid()}")
-        self.asked, self.log, self.inside = f"{own}.json", f"{own}.log", f"{own}.pid"
-        self.program = Program(sandbox.runtime, self.log)
+        own = f"joiner.{os.getpid()}"
+        self.program = Program(sandbox.runtime, f"{own}.log")
+        self.asked, self.log, self.inside = (self.program.path(f"{own}.{kind}") for kind in ("json", "log", "pid"))
 
     def tell_failure(self, failure: protocol.Failure) -> None:
         failed = Failed(failure.step, failure.errno, failure.text[:_LONGEST], failure.status)

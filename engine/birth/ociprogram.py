@@ -1,7 +1,8 @@
 """Calls the program of another OCI runtime, and says why a call has failed.
 
 Runs in a forked child of a monitor, or in an exec's joiner, single-threaded. The program is called as runc(8) is. It
-gets no descriptor but its three streams, and of the environment PATH alone.
+gets no descriptor but its three streams, and of the environment PATH alone. It works in the bundle: runsc makes the
+directories above its log, and would make that of a container again which has ended meanwhile.
 """
 
 import errno
@@ -23,7 +24,7 @@ _NOT_FOUND = ("executable file not found", "no such file or directory")
 class Program:
     """runtime: that of a `Sandbox`: the directory of the bundle, the program, its first arguments.
 
-    log: a host path, where the program is to write what goes wrong
+    log: the name of a file of the bundle, where the program is to write what goes wrong
     """
 
     def __init__(self, runtime: tuple[str, ...], log: str) -> None:
@@ -51,6 +52,7 @@ class Program:
             try:
                 null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
                 place(stdio or (null, null, null))
+                os.chdir(self.bundle)
                 close_on_exec()
                 if control:
                     os.setsid()
@@ -77,7 +79,7 @@ class Program:
     def _said(self) -> str:
         """The last error in the runtime's log."""
         try:
-            with open(self._log, "rb") as file:
+            with open(self.path(self._log), "rb") as file:
                 lines = file.read(_LARGEST_LOG).decode("utf-8", "replace").splitlines()
         except FileNotFoundError:
             return ""

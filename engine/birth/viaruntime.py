@@ -39,7 +39,7 @@ class _ViaRuntime(Process):
     def __init__(self, sandbox: Sandbox, stdio: tuple[int, int, int] | None, report: int) -> None:
         super().__init__(sandbox, stdio, report)
         self.bundle, *_ = sandbox.runtime
-        self.program = Program(sandbox.runtime, os.path.join(self.bundle, _LOG))
+        self.program = Program(sandbox.runtime, _LOG)
         self.config = json.loads(sandbox.config)
         self.sources: dict[Mount, int] = {}
         self.pid = 0

@@ -4,7 +4,6 @@ Runs in the API's threads, and in those that restart. Both hold `container.opera
 start has failed. `life.end` handles the end of the run.
 """
 
-import contextlib
 import errno
 import logging
 import os
@@ -233,27 +232,32 @@ def _record_failure(engine: ContainerParts, container: Container, error: EngineE
 
 
 def clear_run(engine: ContainerParts, container: Container, where: paths.Paths, lent: bool = True) -> None:
-    """Remove what only a running container has: its cgroups, what plugins have lent to it, and its exec directory.
+    """Remove what only a running container has: its cgroups, what plugins have lent to it, and its run's directories.
 
     lent: False to keep what plugins have lent
-    The monitor of a start that has failed may be about to write its last files there, so the removal is tried 10 times.
     """
     clear_cgroups(engine, container)
     if lent:
         borrowing.end(engine, container.id)
     if container.host_config["Runtime"] not in OWN or container.host_config["DeviceRequests"]:
-        with contextlib.suppress(FileNotFoundError):  # the start failed before its bundle was made
-            remove_path(paths.bundle(engine.settings.exec_root, container.id))
-    with contextlib.suppress(FileNotFoundError):  # the start failed before the directory was made
-        for left in reversed(range(_LAST_WORDS)):
-            for name in os.listdir(where.exec_dir):
-                os.unlink(os.path.join(where.exec_dir, name))
-            try:
-                os.rmdir(where.exec_dir)
-                return
-            except OSError as error:
-                if error.errno != errno.ENOTEMPTY or not left:
-                    raise
+        _clear_directory(paths.bundle(engine.settings.exec_root, container.id))
+    _clear_directory(where.exec_dir)
+
+
+def _clear_directory(path: str) -> None:
+    """Remove a directory of a run, unless the start failed before it was made.
+
+    The monitor of a start that has failed, or an exec that finds no container any more, may be about to write or remove
+    its last files there, so the removal is tried 10 times. Raises OSError.
+    """
+    for left in reversed(range(_LAST_WORDS)):
+        try:
+            remove_path(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or not left:
+                raise
+        if not os.path.lexists(path):
+            return
 
 
 def clear_cgroups(engine: ContainerParts, container: Container) -> None:

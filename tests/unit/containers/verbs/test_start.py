@@ -1,6 +1,7 @@
 """What a start that has failed leaves behind."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -32,13 +33,18 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     return Paths(str(tmp_path / "home"), str(run))
 
 
-def test_last_words_that_come_while_a_run_is_cleared_away_go_too(where: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", ["come", "go"])
+def test_last_words_while_a_run_is_cleared_away_do_not_keep_it(
+    where: Paths, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
     remove = os.rmdir
 
-    def late(path: str) -> None:
+    def late(path: str, *, dir_fd: int) -> None:
         monkeypatch.setattr(os, "rmdir", remove)
-        Path(path, "exit").touch()
-        remove(path)
+        if words == "go":
+            raise FileNotFoundError(errno.ENOENT, "a file that was listed")
+        Path(where.exec_dir, "exit").touch()
+        remove(path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "rmdir", late)
     start.clear_run(None, parts.container(), where, lent=False)
@@ -46,8 +52,13 @@ def test_last_words_that_come_while_a_run_is_cleared_away_go_too(where: Paths, m
 
 
 def test_one_who_never_stops_speaking_is_told_of(where: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path: listed(path)[:-1])
+    remove = os.rmdir
+
+    def late(path: str, *, dir_fd: int) -> None:
+        Path(where.exec_dir, "exit").touch()
+        remove(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", late)
     with pytest.raises(OSError, match="not empty"):
         start.clear_run(None, parts.container(), where, lent=False)
 
