@@ -165,7 +165,7 @@ def test_the_default_time_between_signal_and_kill_is_the_daemons(make_daemon: Ca
 def test_the_log_is_json_where_that_is_asked_for(make_daemon: Callable[..., Daemon]) -> None:
     daemon = make_daemon("--log-format", "json")
     until(lambda: '"msg":"ready: ' in daemon.log)
-    lines = [json.loads(line) for line in daemon.log.splitlines()]
+    lines = [json.loads(line) for line in daemon.logged()]
     assert all({"level", "logger", "msg", "time"} <= line.keys() for line in lines)
 
 

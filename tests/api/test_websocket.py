@@ -96,7 +96,7 @@ def test_only_the_streams_asked_for(daemon: Daemon, container: Callable[..., str
             said = []
             with contextlib.suppress(exceptions.ConnectionClosedOK):
                 while True:
-                    said.append(socket.recv(timeout=30).strip())
+                    said += socket.recv(timeout=30).split()
         assert sorted(said) == wanted
 
 

@@ -70,6 +70,10 @@ class Daemon:
         """All that the daemon has logged, over all its starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
+    def logged(self) -> list[str]:
+        """The lines of its log, without those that a user's daemon writes before it has a log."""
+        return [line for line in self.log.splitlines() if not line.startswith("engine daemon:")]
+
     @property
     def pid(self) -> int:
         """The daemon's process."""

@@ -12,8 +12,9 @@ Started by `python3 -m tests --long`, which puts what is needed into the tests' 
     driver      buildx with BuildKit's own daemon in a container, which is built first; only when it is named
     musl        tests/api with daemons on a Python of musl, and a host of BusyBox; only when it is named
     guest       tests/api as root, `user` and `clients` in a guest, which takes hours; only when it is named
+    usermode    the same on a Linux that is a program, which takes fewer; only when it is named
 
-Without a name all but the last seven are done. The first input that is answered by anything but a refusal, or that
+Without a name all but the last eight are done. The first input that is answered by anything but a refusal, or that
 leaves something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long
 TARGET FILE` asks it again.
 """
@@ -41,6 +42,7 @@ TESTS = {
     "driver": ("tests/clients/test_buildx_driver.py", {"ENGINE_TEST_DRIVER": "1"}),
 }
 MUSL = "musl"
+OTHERS = (MUSL, guest.NAME, guest.USERMODE)
 # What the guest runs: tests/api as root, and two of the jobs.
 IN_THE_GUEST = [("root", "tests/api", {}), *((name, *TESTS[name]) for name in ("user", "clients"))]
 RUNS = 100_000
@@ -51,22 +53,23 @@ SECONDS = 25
 def main() -> int:
     """Run the targets; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__.splitlines()[0])
-    words = ", ".join((*JOBS, *TESTS, MUSL, guest.NAME, *TARGETS))
+    words = ", ".join((*JOBS, *TESTS, *OTHERS, *TARGETS))
     parser.add_argument("what", nargs="*", help=f"jobs and targets ({words}), and files to be asked again")
     parser.add_argument("--runs", type=int, default=RUNS)
     asked = parser.parse_args()
     targets = [each for word in asked.what for each in JOBS.get(word, (word,) if word in TARGETS else ())]
-    files = [word for word in asked.what if word not in (*JOBS, *TARGETS, *TESTS, MUSL, guest.NAME)]
+    files = [word for word in asked.what if word not in (*JOBS, *TARGETS, *TESTS, *OTHERS)]
     jobs = [job for job in TESTS if job in asked.what]
-    if not targets and not jobs and not {MUSL, guest.NAME} & set(asked.what):
+    if not targets and not jobs and not {*OTHERS} & set(asked.what):
         targets = list(TARGETS)
     failed = [target for target in targets if run(target, asked.runs, files)]
     failed += [job for job in jobs if tests(*TESTS[job])]
     if MUSL in asked.what:
         with musl.ready() as variables:
             failed += [MUSL] if tests(musl.FILES, variables) else []
-    if guest.NAME in asked.what:
-        failed += guest.run(IN_THE_GUEST)
+    for job in (guest.NAME, guest.USERMODE):
+        if job in asked.what:
+            failed += guest.run(IN_THE_GUEST, job)
     print(f"tests.long: {asked.runs} inputs each; " + (f"failed: {', '.join(failed)}" if failed else "all is well"))
     return 1 if failed else 0
 

@@ -1,7 +1,10 @@
-"""The job `guest`: tests of tests/api and tests/clients on another kernel, with cgroups of version 2 and systemd.
+"""The jobs `guest` and `usermode`: tests of tests/api and tests/clients on another kernel, with cgroups of version 2
+and systemd.
 
 The guest shows this machine's files below an overlay of its own: there the tests have the same Python, programs and
-tree. /tmp is on the guest's own disk, because no overlay of a container's lies on another one.
+tree. /tmp is on the guest's own disk, because no overlay of a container's lies on another one. `guest` boots it under
+emulation, once for all parts; `usermode` boots it with a Linux that is a program, once for each part, as many at a time
+as there are processors.
 """
 
 import contextlib
@@ -10,13 +13,16 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 from tests.__main__ import CACHE, PROJECT
-from tests.setup import guest
+from tests.setup import guest, usermode
 from tests.setup.booting import OF_THE_MACHINE, SHARE
 
-NAME = "guest"
+NAME, USERMODE = "guest", "usermode"
+Part = tuple[str, str, Mapping[str, str]]
 HOURS = 4
 MEMORY = 6144
 SLOWER = 8  # how much longer the tests wait for what is to happen
@@ -25,8 +31,9 @@ HANG = f"--timeout={SLOWER * 120}"
 # is nothing, because the machine's own /proc would be seen by a test that unmounts the guest's.
 ENTER = f"""set -e
 mkdir -p /machine /own/upper /own/work /own/tmp /own/root
-mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose,ro {OF_THE_MACHINE} /machine
-modprobe overlay
+mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose,ro {OF_THE_MACHINE} /machine ||
+    mount -t hostfs -o /,ro none /machine
+grep -q overlay /proc/filesystems || modprobe overlay
 mount -t overlay -o lowerdir=/machine,upperdir=/own/upper,workdir=/own/work,xino=off overlay /own/root
 mkdir -p /own/root/usr/lib/modules /own/root{SHARE} /own/root/old
 mount --bind /lib/modules /own/root/usr/lib/modules
@@ -38,36 +45,55 @@ unshare -m --propagation private sh -ec 'cd /own/root; pivot_root . old; cd /; u
 """
 
 
-def run(parts: Sequence[tuple[str, str, Mapping[str, str]]]) -> list[str]:
+def run(parts: Sequence[Part], job: str = NAME) -> list[str]:
     """Boot it, and have pytest run each part there: its name, its folder or files, and what is in the environment.
 
-    Returns the names of the parts in which a test failed. Raises FileNotFoundError with the words for what this host
-    lacks, and TimeoutExpired after some hours. What pytest prints is shown at the end.
+    job: `NAME` or `USERMODE`. Returns the names of the parts in which a test failed. Raises FileNotFoundError with the
+    words for what this host lacks, and TimeoutExpired after some hours. What pytest prints is shown at the end of a
+    boot.
     """
-    if not guest.complete(CACHE):
-        if reason := guest.unable():
-            raise FileNotFoundError(f"no guest can be built {reason}")
-        guest.build(CACHE)
+    _build(guest, "guest")
+    if job == NAME:
+        return _boot(parts, job)
+    _build(usermode, "user-mode Linux, which takes some ten minutes,")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [name for failed in pool.map(lambda part: _boot([part], job), parts) for name in failed]
+
+
+def _build(what: ModuleType, name: str) -> None:
+    if what.complete(CACHE):
+        return
+    if reason := what.unable():
+        raise FileNotFoundError(f"no {name} can be built {reason}")
+    print(f"tests.long: building a {name}", flush=True)
+    what.build(CACHE)
+
+
+def _boot(parts: Sequence[Part], job: str) -> list[str]:
+    """One boot; the names of its parts in which a test failed."""
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
-        share = place / "share"
+        share, console = place / "share", place / "console"
         share.mkdir()
         (share / "run.sh").write_text(ENTER)
         (share / "tests.sh").write_text(script(parts))
-        built = guest.built(CACHE)
-        built.boot(built.disk(place / "disk"), share, place / "console", MEMORY, shown=True, longest=HOURS * 3600)
+        if job == NAME:
+            built = guest.built(CACHE)
+            built.boot(built.disk(place / "disk"), share, console, MEMORY, shown=True, longest=HOURS * 3600)
+        else:
+            usermode.boot(CACHE, place / "disk", share, console, MEMORY, longest=HOURS * 3600)
         failed = []
         for name, _, _ in parts:
             with contextlib.suppress(FileNotFoundError):
                 print((share / name).read_text(errors="replace"), flush=True)
             if not (share / f"{name}.passed").exists():
-                failed.append(f"{NAME} {name}")
+                failed.append(f"{job} {name}")
         if failed:
-            print((place / "console").read_text(errors="replace")[-3000:])
+            print(console.read_text(errors="replace")[-3000:])
     return failed
 
 
-def script(parts: Sequence[tuple[str, str, Mapping[str, str]]]) -> str:
+def script(parts: Sequence[Part]) -> str:
     """What is run in the guest."""
     common = {"HOME": os.environ.get("HOME", "/root"), "PATH": os.environ["PATH"], "ENGINE_TEST_SLOWER": str(SLOWER)}
     lines = [f"export {name}={shlex.quote(value)}" for name, value in common.items()]

@@ -20,6 +20,8 @@ BUILDERS = ("debootstrap", "mke2fs", "unshare", "chroot")
 MODULES = ("virtio_blk", "virtio_pci", "ext4", "9p", "9pnet_virtio")
 POLICY = "default"  # of SELinux, for a guest whose kernel is told to run it
 SIZE = "6G"  # the file has holes where the guest has nothing
+# Below user-mode Linux the share is a directory of this host, which the kernel's command line names.
+OR_HOSTFS = f'mount -t hostfs -o "$$(sed "s/.* share=//; s/ .*//" /proc/cmdline)" none {SHARE}'
 # Runs what the share has to be run, on the console, and powers the guest off.
 SERVICE = f"""[Unit]
 Description=What the share has to be run
@@ -27,7 +29,7 @@ After=basic.target dbus.service
 
 [Service]
 Type=oneshot
-ExecStart=/bin/sh -c 'mkdir -p {SHARE}; {MOUNT} && sh {SHARE}/run.sh'
+ExecStart=/bin/sh -c 'mkdir -p {SHARE}; {{ {MOUNT} || {OR_HOSTFS}; }} && sh {SHARE}/run.sh'
 ExecStopPost=/bin/systemctl --no-block poweroff
 StandardOutput=tty
 StandardError=tty
