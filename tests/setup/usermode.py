@@ -101,11 +101,13 @@ def _unpack(package: str, at: Path) -> None:
 def boot(cache: Path, at: Path, share: Path, log: Path, memory: int = 1024, longest: float = LONGEST) -> float:
     """Boot the guest's disk, have SHARE/run.sh run as root, and wait until the guest is off; the seconds it was on.
 
-    at: what the guest writes, a file of its own; memory: in MB, of which this host gives what is used. The console is
-    in `log`. TimeoutExpired after `longest` seconds.
+    at: the disk of this boot, a copy: the kernel locks even a file that it only reads, and no other guest could boot
+    from it. memory: in MB, of which this host gives what is used. The console is in `log`. TimeoutExpired after
+    `longest` seconds.
     """
+    run("cp", "--sparse=always", guest(cache).files / "disk.img", at)
     command = [
-        *(str(place(cache)), f"mem={memory}M", f"ubd0={at},{guest(cache).files / 'disk.img'}", "root=/dev/ubda", "rw"),
+        *(str(place(cache)), f"mem={memory}M", f"ubd0={at}", "root=/dev/ubda", "rw"),
         *("con=null", "con0=null,fd:1", "fstab=no", "systemd.show_status=false", "loglevel=4", f"share={share}"),
     ]
     began = time.monotonic()
