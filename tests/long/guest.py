@@ -55,7 +55,7 @@ def run(parts: Sequence[Part], job: str = NAME) -> list[str]:
     _build(guest, "guest")
     if job == NAME:
         return _boot(parts, job)
-    _build(usermode, "user-mode Linux, which takes some ten minutes,")
+    _build(usermode, "user-mode Linux, which takes up to half an hour,")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [name for failed in pool.map(lambda part: _boot([part], job), parts) for name in failed]
 
