@@ -12,6 +12,7 @@ import pytest
 from tests.harness.daemon import Daemon
 from tests.harness.descriptors import open_links
 from tests.harness.http import Connection
+from tests.harness.pace import patient
 
 client = pytest.importorskip("websockets.sync.client", reason="needs websockets: pip install websockets")
 exceptions = pytest.importorskip("websockets.exceptions")
@@ -90,13 +91,13 @@ def test_a_close_ends_the_input(daemon: Daemon, container: Callable[..., str]) -
 def test_only_the_streams_asked_for(daemon: Daemon, container: Callable[..., str]) -> None:
     """And, for an old client that could not ask, all of them, in text frames before API 1.28."""
     for query, version, wanted in (("stream=1&stderr=1", "1.54", [b"err"]), ("stream=1", "1.27", ["err", "out"])):
-        one = container("sh", "-c", "echo out; sleep 0.1; echo err >&2")
+        one = container("sh", "-c", f"echo out; sleep {patient(0.1)}; echo err >&2")
         with attached(daemon, one, query, version) as socket:
             daemon.begin(one)
             said = []
             with contextlib.suppress(exceptions.ConnectionClosedOK):
                 while True:
-                    said += socket.recv(timeout=30).split()
+                    said.append(socket.recv(timeout=30).strip())
         assert sorted(said) == wanted
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
+from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -72,7 +73,7 @@ class Daemon:
 
     def logged(self) -> list[str]:
         """The lines of its log, without those that a user's daemon writes before it has a log."""
-        return [line for line in self.log.splitlines() if not line.startswith("engine daemon:")]
+        return list(dropwhile(lambda line: line.startswith("engine daemon:"), self.log.splitlines()))
 
     @property
     def pid(self) -> int:

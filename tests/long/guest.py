@@ -55,7 +55,7 @@ def run(parts: Sequence[Part], job: str = NAME) -> list[str]:
     _build(guest, "guest")
     if job == NAME:
         return _boot(parts, job)
-    _build(usermode, "user-mode Linux, which takes up to half an hour,")
+    _build(usermode, "user-mode Linux")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [name for failed in pool.map(lambda part: _boot([part], job), parts) for name in failed]
 
@@ -65,7 +65,7 @@ def _build(what: ModuleType, name: str) -> None:
         return
     if reason := what.unable():
         raise FileNotFoundError(f"no {name} can be built {reason}")
-    print(f"tests.long: building a {name}", flush=True)
+    print(f"tests.long: building a {name}, which can take half an hour", flush=True)
     what.build(CACHE)
 
 

@@ -11,6 +11,7 @@ It boots the disk of `setup.guest`, and mounts directories of this host (hostfs)
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -112,20 +113,15 @@ def boot(cache: Path, at: Path, share: Path, log: Path, memory: int = 1024, long
     ]
     began = time.monotonic()
     with open(log, "ab") as file:
-        # A session of its own, whose processes all end with it: each process of the guest is one of this host.
+        # Each process of the guest is one of this host, in a group that is named for the kernel. One that powers off
+        # ends them itself.
         kernel = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
         try:
-            if status := kernel.wait(longest):
-                raise subprocess.CalledProcessError(status, command)
-        finally:
-            _end(kernel)
+            status = kernel.wait(longest)
+        except BaseException:
+            os.killpg(kernel.pid, signal.SIGKILL)
+            kernel.wait()
+            raise
+    if status:
+        raise subprocess.CalledProcessError(status, command)
     return time.monotonic() - began
-
-
-def _end(kernel: subprocess.Popen) -> None:
-    """End what is left of a guest: the processes of its group, which is named for the kernel."""
-    try:
-        os.killpg(kernel.pid, 9)
-    except ProcessLookupError:
-        pass
-    kernel.wait()

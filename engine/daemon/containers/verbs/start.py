@@ -254,9 +254,11 @@ def _clear_directory(path: str) -> None:
         try:
             remove_path(path)
         except OSError as error:
+            if not os.path.lexists(path):
+                return
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or not left:
                 raise
-        if not os.path.lexists(path):
+        else:
             return
 
 
