@@ -9,6 +9,7 @@ pages: the spawner hardly ever writes to one.
 
 import gc
 import os
+import signal
 from collections.abc import Callable
 
 from engine import muxer, origin
@@ -52,8 +53,12 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
     # Otherwise a garbage collection in one process would write to the pages that both share. There is next to no
     # garbage yet, and to look for it takes as long as to load ten modules.
     gc.freeze()
+    # Whoever has started this process may have ignored it. Then no child would leave its status, and each that fails
+    # would be taken for one that does not.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     daemon_end, spawner_end = Channel.pair()
-    if os.fork() == 0:
+    forked = os.fork()
+    if forked == 0:
         status = 1
         try:
             if own is not None:
@@ -69,7 +74,7 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
         awaiting.block()
         outside.stay()
         own.enter()
-    return daemon.run(settings, daemon_end, stage, read)
+    return daemon.run(settings, daemon_end, forked, stage, read)
 
 
 def be_spawner(descriptor: str, muxer: str, stage: str) -> int:

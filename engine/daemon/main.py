@@ -177,10 +177,11 @@ class Engine:
     names = LatePart(lambda own: names.Names(own.settings.exec_root, own.settings, own.spawner, own.monitors))
 
 
-def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Settings]) -> int:
+def run(settings: Settings, spawner: Channel, pid: int, stage: str, read: Callable[[], Settings]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status of the process.
 
-    spawner: the channel to the first spawner; stage: an empty directory, which a replacement of the spawner gets too
+    spawner: the channel to the first spawner; pid: that spawner's, which is a child of this process
+    stage: an empty directory, which a replacement of the spawner gets too
     read: reads the settings anew, for SIGHUP
     """
     title.name("daemon")
@@ -189,7 +190,7 @@ def run(settings: Settings, spawner: Channel, stage: str, read: Callable[[], Set
         log.warning("%s", note)
     proxyvariables.use(settings, os.environ)
     try:
-        return _run(settings, Spawner(spawner, settings.muxer, stage), read)
+        return _run(settings, Spawner(spawner, pid, settings.muxer, stage), read)
     except EngineError as error:
         log.error("%s", error)
         return 1

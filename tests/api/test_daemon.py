@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import frames
-from tests.harness.daemon import PROJECT, Daemon
+from tests.harness.daemon import PROJECT, PYTHON, Daemon
 from tests.harness.fixtures import running
 from tests.harness.listening import until
 from tests.harness.pace import patient
@@ -82,6 +82,24 @@ def test_it_can_be_stopped_at_any_moment(world, delay: float) -> None:
         assert daemon.stop() in (0, -signal.SIGTERM)
     daemon.start()
     assert daemon.stop() == 0
+
+
+def test_what_it_starts_leaves_its_status_whoever_has_started_it(world) -> None:
+    """A process whose SIGCHLD is ignored hands that on to what it executes, and the status of a child is then lost."""
+
+    class Careless(Daemon):
+        def arguments(self) -> list[str]:
+            ignores = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+            starts = f"import os, signal, sys; {ignores}; os.execv(sys.argv[1], sys.argv[1:])"
+            return [PYTHON, "-c", starts, *super().arguments()]
+
+    daemon = Careless(world.directory(), world.namespaces).start()
+    try:
+        status = Path(f"/proc/{daemon.pidfile.read_text().strip()}/status").read_text()
+        ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn:"))
+        assert not ignored & 1 << signal.SIGCHLD - 1
+    finally:
+        daemon.close()
 
 
 def test_a_second_daemon_on_the_same_root_is_refused(world, make_daemon: Callable[..., Daemon]) -> None:

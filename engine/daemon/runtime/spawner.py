@@ -5,7 +5,6 @@ later one is executed as a new Python process, because a process with threads mu
 depends on a spawner.
 """
 
-import contextlib
 import logging
 import os
 import resource
@@ -17,6 +16,9 @@ from engine.daemon import locks
 from engine.errors import Invalid, Unavailable
 from engine.late import TYPE_CHECKING, late
 from engine.wire.channel import Channel
+
+if TYPE_CHECKING:  # loaded by a restart
+    import subprocess
 
 if TYPE_CHECKING:  # loaded with the first container
     from engine.wire import schema
@@ -34,10 +36,14 @@ _GREETING_SECONDS = 20.0  # enough for a new Python process to start on a busy m
 
 
 class Spawner:
-    """The link to the present spawner. muxer, stage: the parameters of `engine.spawner.main.serve`."""
+    """The link to the present spawner. muxer, stage: the parameters of `engine.spawner.main.serve`.
 
-    def __init__(self, channel: Channel, muxer: str, stage: str) -> None:
+    pid: the spawner's, which is a child of this process
+    """
+
+    def __init__(self, channel: Channel, pid: int, muxer: str, stage: str) -> None:
         self._channel = _patient(channel)
+        self._first, self._later = pid, list["subprocess.Popen[bytes]"]()  # those that are not reaped yet
         self._muxer = muxer
         self._stage = stage
         self._version: str | None = None  # of the first spawner, once its greeting was read
@@ -75,8 +81,7 @@ class Spawner:
             if self._channel is not dead:
                 return  # another thread has done it
             log.warning("the spawner has died; another is started")
-            with contextlib.suppress(ChildProcessError):  # the dead spawner was no child any more
-                os.waitpid(-1, os.WNOHANG)
+            self._reap()
             import subprocess  # imported late: needed only here
 
             ours, theirs = Channel.pair()
@@ -87,6 +92,7 @@ class Spawner:
                     stdin=subprocess.DEVNULL,
                     env=origin.environment(),
                 )
+                self._later.append(made)
                 resource.prlimit(made.pid, resource.RLIMIT_NOFILE, self._files)
             try:
                 self._compare(dead, ours)
@@ -95,6 +101,12 @@ class Spawner:
                 raise
             self._channel = _patient(ours)
             dead.close()
+
+    def _reap(self) -> None:
+        """Reap the spawners that have died, and no other child: whoever has made that waits for its status."""
+        if self._first and os.waitpid(self._first, os.WNOHANG)[0]:
+            self._first = 0
+        self._later = [each for each in self._later if each.poll() is None]
 
     def _compare(self, dead: Channel, fresh: Channel) -> None:
         """Raise Unavailable for a spawner of another version than the first: it could misunderstand requests."""

@@ -74,7 +74,7 @@ def links():
     ours, theirs = Channel.pair()
     ended = queue.Queue()
     with ours, theirs:
-        links = Monitors(Spawner(ours, "auto", "/nowhere"), lambda *arguments: ended.put(arguments))
+        links = Monitors(Spawner(ours, 0, "auto", "/nowhere"), lambda *arguments: ended.put(arguments))
         links.spawner_for_tests, links.ended_for_tests = theirs, ended
         yield links
 
@@ -197,7 +197,7 @@ def test_a_spawner_that_takes_nothing_is_told_of(monkeypatch):
     monkeypatch.setattr(spawning, "_SEND_LIMIT", struct.pack("ll", 0, 10_000))
     ours, theirs = Channel.pair()
     with ours, theirs:
-        spawner = Spawner(ours, "auto", "/nowhere")
+        spawner = Spawner(ours, 0, "auto", "/nowhere")
         with pytest.raises(Unavailable, match="does not answer"):
             for _ in range(100_000):
                 spawner.send(REQUEST, [], ordinary=False)

@@ -1,7 +1,9 @@
 """A spawner that has died is followed by one of the same version, and by no other."""
 
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -30,7 +32,7 @@ def dying(monkeypatch):
     made = []
     popen = subprocess.Popen
 
-    def make(first: str, next_one: str) -> Spawner:
+    def make(first: str, next_one: str, pid: int = 0) -> Spawner:
         def execute(command, **options):
             fresh = [sys.executable, "-c", FRESH, module.origin.root(), command[4], next_one]
             made.append(popen(fresh, **options))
@@ -42,8 +44,9 @@ def dying(monkeypatch):
             if first:
                 theirs.send(Spawns(first))
         made.append(ours)
-        return Spawner(ours, "auto", "/nowhere")
+        return Spawner(ours, pid, "auto", "/nowhere")
 
+    make.popen = popen
     yield make
     for each in made:
         if isinstance(each, Channel):
@@ -72,3 +75,49 @@ def test_a_spawner_of_another_version_is_asked_nothing(dying, fresh, text):
     for _ in range(2):
         with pytest.raises(Unavailable, match=text):
             ask(spawner)
+
+
+def ended(*words: str) -> subprocess.Popen[bytes]:
+    """A child of this process that has ended, and whose status nobody has taken."""
+    child = subprocess.Popen(words)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    return child
+
+
+def test_a_restart_takes_the_status_of_no_other_child(dying):
+    """Each of two failures, which ended before the spawner and after it, is told to its owner."""
+    failing = [ended("sh", "-c", "exit 3")]
+    first = os.posix_spawnp("true", ["true"], {})
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    failing.append(ended("sh", "-c", "kill -9 $$"))
+    spawner = dying("1", "1", first)
+    ask(spawner)
+    spawner._channel.close()
+    assert [each.wait() for each in failing] == [3, -9]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(first, os.WNOHANG)
+
+
+def test_children_that_fail_beside_dying_spawners(dying):
+    """While spawners are followed by others, no child that fails is taken for one that did not."""
+    popen, statuses = dying.popen, list[int]()
+    over = threading.Event()
+
+    def fail() -> None:
+        while not over.is_set():
+            statuses.append(popen(["sh", "-c", "exit 7"]).wait())
+
+    threads = [threading.Thread(target=fail) for _ in range(2)]
+    for each in threads:
+        each.start()
+    try:
+        for _ in range(5):
+            spawner = dying("1", "1")
+            ask(spawner)
+            spawner._channel.close()
+    finally:
+        over.set()
+        for each in threads:
+            each.join()
+    assert statuses
+    assert set(statuses) == {7}
