@@ -17,6 +17,7 @@ from collections.abc import Callable
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.stats import samples
 from engine.daemon.containers.stats.samples import NOTHING, Gauge, Sample
+from engine.daemon.containers.verbs.wait import Waiter
 from engine.daemon.parts import CgroupPart
 from engine.daemon.runtime.worker import Worker
 
@@ -53,17 +54,14 @@ def stream(
     with Watcher(container, sink, chunked) as watcher:
         _SAMPLER.add(engine, watcher)
         try:
-            wait(watcher.over)
+            Waiter(container, "removed", exits_before=0, running_before=False).result(wait)
         finally:
             _SAMPLER.remove(watcher)
         return watcher.finish()
 
 
 class Watcher:
-    """One client that watches one container. The sampler calls `give` and `end`, the request's thread the rest.
-
-    over: an eventfd that is readable once the container has been removed
-    """
+    """One client that watches one container. The sampler calls `give`, the request's thread the rest."""
 
     def __init__(self, container: Container, sink: int, chunked: bool) -> None:
         self.container = container
@@ -71,14 +69,12 @@ class Watcher:
         self._socket = socket.socket(fileno=os.dup(sink))
         self._chunked = chunked
         self._owed = b""
-        self.over = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def __enter__(self) -> "Watcher":
         return self
 
     def __exit__(self, *_failure: object) -> None:
         self._socket.close()
-        os.close(self.over)
 
     def give(self, now: Sample, line: bytes) -> None:
         """Send the client this line, unless it has not yet taken the one before."""
@@ -97,10 +93,6 @@ class Watcher:
         except OSError:
             self._owed = b""  # the client has gone, which its request's thread notices
         return True
-
-    def end(self) -> None:
-        """Report to the request's thread that the container has been removed."""
-        os.eventfd_write(self.over, 1)
 
     def finish(self) -> bool:
         """Send what is still owed and the end of the body; False when the client does not take that now."""
@@ -137,12 +129,6 @@ class _Watched:
         if self._gauge is None:
             self._gauge = Gauge(self._engine, self.container, state, keep=keep)
         return self._gauge.read(host, time.time_ns())
-
-    def end(self) -> None:
-        """Close the gauge and tell the watchers that the container has been removed."""
-        self.close()
-        for watcher in self.watchers:
-            watcher.end()
 
     def close(self) -> None:
         """Close the gauge's descriptors."""
@@ -198,8 +184,7 @@ class _Sampler:
         keep = len(self._watched) * _FILES_EACH < _most_files() // 2
         for watched in self._watched.values():
             if watched.container.removed:
-                watched.end()
-                continue
+                continue  # the requests' threads know, and end
             try:
                 watched.tell(host, keep)
             except Exception:  # one container's trouble must not end the watch over all
