@@ -15,6 +15,7 @@
 #define RETRIES 8
 #define BENEATH 0x08 /* RESOLVE_BENEATH */
 #define NO_SYMLINKS 0x04
+#define NO_MOUNT 0x01 /* RESOLVE_NO_XDEV */
 
 /* The target of a symbolic link in to[0..PATH_SIZE), which ends in NUL: 1; 0: it is none; else a negative errno. */
 static int link_at(int directory, const char *name, char *to) {
@@ -23,6 +24,12 @@ static int link_at(int directory, const char *name, char *to) {
     if (got >= PATH_SIZE) return -ENAMETOOLONG;
     to[got] = 0;
     return 1;
+}
+
+/* Whether an entry of a directory is of another file system. One that is mounted twice is not seen by a walk in C. */
+static bool is_mounted(int directory, int fd) {
+    struct stat above, found;
+    return fstat(directory, &above) < 0 || fstat(fd, &found) < 0 || above.st_dev != found.st_dev;
 }
 
 /* What is still to be walked: `first` and then `rest`, which is in the same buffer. last: there was no slash between. */
@@ -72,6 +79,10 @@ static int walk_to(int root, const char *path, int flags, mode_t mode, uint64_t 
         } else if (last) {
             int fd = openat(trail[depth - 1], *name ? name : ".", flags | O_NOFOLLOW | O_CLOEXEC, mode);
             result = fd < 0 ? -errno : fd;
+            if (fd >= 0 && resolve & NO_MOUNT && is_mounted(trail[depth - 1], fd)) {
+                close(fd);
+                result = -EXDEV;
+            }
             break;
         } else if (depth == MOST_OPEN) {
             result = -ENAMETOOLONG;
@@ -102,6 +113,11 @@ int open_beneath(int root, const char *path, int flags, mode_t mode, uint64_t re
         if (errno != EAGAIN) return -errno; /* EAGAIN: a rename or a mount happened while ".." was resolved */
     }
     return walk_to(root, relative, flags, mode, resolve);
+}
+
+int open_unmounted(int directory, const char *name, int flags) {
+    int fd = open_beneath(directory, name, flags | O_NOFOLLOW, 0, BENEATH | NO_MOUNT);
+    return fd == -EXDEV ? -EBUSY : fd;
 }
 
 /* Makes the missing parts of a path. 0: `path` is to be opened next, which is another one after a dangling link. */

@@ -73,6 +73,7 @@ _Noreturn void be_born(struct birth *birth, const uint8_t *plan, size_t size);
 size_t put_quoted(char *to, size_t size, const char *text, size_t most); /* the inside of a JSON string in ASCII */
 
 /* beneath.c */
+int open_unmounted(int directory, const char *name, int flags); /* -EBUSY: something is mounted on the entry */
 int open_beneath(int root, const char *path, int flags, mode_t mode, uint64_t resolve);
 int make_directories(int root, const char *path);
 int make_file(int root, const char *path);

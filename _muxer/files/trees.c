@@ -1,6 +1,7 @@
 /* Removes whole directory trees of untrusted shape: the C version of engine/daemon/tar/trees.py, which explains it.
  *
  * Python's threads do not wait for it, and for each entry it makes the one call that removes it. */
+#include "birth/birth.h"
 #include "muxer.h"
 
 #include <dirent.h>
@@ -38,7 +39,7 @@ struct trail {
     size_t depth, room;
 };
 
-static bool is_directory(int directory, const struct entry *entry) {
+static bool is_directory_entry(int directory, const struct entry *entry) {
     struct stat found;
     if (entry->type != DT_UNKNOWN) return entry->type == DT_DIR;
     return fstatat(directory, entry->name, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(found.st_mode);
@@ -46,13 +47,18 @@ static bool is_directory(int directory, const struct entry *entry) {
 
 /* Removes one entry. 1: it is a directory with something in it; 0: it is gone; else a negative errno. */
 static int remove_entry(int directory, const struct entry *entry) {
-    bool empties = is_directory(directory, entry);
+    bool empties = is_directory_entry(directory, entry);
+    if (empties) { /* one that is mounted on in another namespace could be removed, and the mount would go with it */
+        int fd = open_unmounted(directory, entry->name, O_PATH);
+        if (fd < 0) return fd;
+        close(fd);
+    }
     if (unlinkat(directory, entry->name, empties ? AT_REMOVEDIR : 0) == 0) return 0;
     return empties && (errno == ENOTEMPTY || errno == EEXIST) ? 1 : -errno;
 }
 
-/* Removes entries up to a directory that is not empty, whose name is put into `child`. 1: there is one; 0: the directory is
- * empty; else a negative errno. */
+/* Removes entries up to a directory that is not empty, whose name is put into `child`. 1: there is one; 0: the directory
+ * is empty; else a negative errno. */
 static int empty(int directory, char *child) {
     _Alignas(struct entry) char listed[LISTED];
     for (;;) {
@@ -80,8 +86,8 @@ static int descend(int *here, const char *child, struct trail *trail) {
         trail->steps = steps;
         trail->room = room;
     }
-    int deeper = openat(*here, child, READABLE | O_NOFOLLOW);
-    if (deeper < 0) return -errno;
+    int deeper = open_unmounted(*here, child, READABLE);
+    if (deeper < 0) return deeper;
     if (fstat(*here, &found) < 0) {
         int failed = -errno;
         close(deeper);
@@ -113,8 +119,8 @@ static int ascend(int *here, struct trail *trail) {
 int mux_remove_tree(int parent, const char *name) {
     struct trail trail = {0};
     char child[NAME_MAX + 1];
-    int here = openat(parent, name, READABLE | O_NOFOLLOW), left;
-    if (here < 0) return -errno;
+    int here = open_unmounted(parent, name, READABLE), left;
+    if (here < 0) return here;
     for (;;) {
         left = empty(here, child);
         if (left < 0 || (left == 0 && trail.depth == 0)) break;

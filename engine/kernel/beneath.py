@@ -43,6 +43,20 @@ def open_within(root_fd: int, path: str, flags: int) -> int:
     return _open(root_fd, path or ".", flags, 0, syscalls.RESOLVE_BENEATH)
 
 
+def open_unmounted(directory: int, name: str, flags: int) -> int:
+    """Open the entry `name` of a directory itself: a symbolic link is not followed, and a mount not entered.
+
+    The kernel refuses to remove a mount point only where it is one in the caller's own mount namespace, and takes the
+    mount away in all others. Raises OSError as open(2) does; EBUSY where something is mounted on the entry.
+    """
+    try:
+        return _open(directory, name, flags | os.O_NOFOLLOW, 0, syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_XDEV)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), name) from error
+
+
 def followed(path: str, link_at: Callable[[str], str | None]) -> str:
     """The path, relative to its root, with its symbolic links followed as if that root were "/"; "" is the root itself.
 
@@ -127,6 +141,8 @@ def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, resolve: int) 
                 todo.extend(target.split("/")[::-1])
                 continue
             if not todo:
+                if resolve & syscalls.RESOLVE_NO_XDEV and _mount_of(trail[-1], name) != _mount_of(trail[-1], "."):
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
                 return os.open(name or ".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=trail[-1])
             trail.append(os.open(name, _PLACE | os.O_NOFOLLOW | os.O_DIRECTORY, dir_fd=trail[-1]))
     except OSError as error:
@@ -135,6 +151,16 @@ def _open_by_walk(root_fd: int, path: str, flags: int, mode: int, resolve: int) 
     finally:
         for fd in trail:
             os.close(fd)
+
+
+def _mount_of(dir_fd: int, name: str) -> bytes:
+    """The number of the mount that the entry `name` is in, as the kernel shows it (proc_pid_fdinfo(5))."""
+    fd = os.open(name, _PLACE | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        with open(f"/proc/thread-self/fdinfo/{fd}", "rb") as file:
+            return next(line for line in file if line.startswith(b"mnt_id:"))
+    finally:
+        os.close(fd)
 
 
 def _link_at(dir_fd: int, name: str) -> str | None:

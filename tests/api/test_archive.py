@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.harness import rootfs
+from tests.harness import execs, rootfs
 from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
 from tests.harness.listening import until
@@ -380,3 +380,67 @@ def test_copies_are_told_as_events(daemon: Daemon, there: str) -> None:
     answer = daemon.request("GET", f"/events?{query}", checked=False)
     actions = [line["Action"] for line in answer.lines if line["Type"] == "container"]
     assert actions == ["archive-path", "extract-to-dir"]
+
+
+def replacing(name: str, kind: bytes) -> bytes:
+    """An archive with one member of that kind."""
+    return tar_of((member(name, kind, linkname="x"), b"other" if kind == tarfile.REGTYPE else b""))
+
+
+KINDS = pytest.mark.parametrize(
+    "kind", [tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE], ids=["file", "dir", "link", "fifo"]
+)
+
+
+@pytest.fixture(params=["running", "stopped"])
+def mounted(
+    request: pytest.FixtureRequest, daemon: Daemon, container: Callable[..., str], tmp_path: Path
+) -> tuple[str, Path]:
+    """A container with things mounted in it, and the host's directory with the file and the directory that are."""
+    (tmp_path / "dir" / "in").mkdir(parents=True)
+    (tmp_path / "dir" / "in" / "file").write_text("kept")
+    (tmp_path / "a b\\").write_text("host")
+    binds = [f"{tmp_path}/a b\\:/m/a b\\", f"{tmp_path}/dir:/m/deep/dir"]
+    identifier = container("sleep", "100", HostConfig={"Binds": binds, "Tmpfs": {"/m/tmpfs": ""}})
+    daemon.begin(identifier)
+    if request.param == "stopped":
+        daemon.request("POST", f"/containers/{identifier}/kill")
+        daemon.wait(identifier)
+    return identifier, tmp_path
+
+
+@KINDS
+def test_nothing_takes_the_place_of_what_is_mounted(daemon: Daemon, mounted: tuple[str, Path], kind: bytes) -> None:
+    identifier, place = mounted
+    live = daemon.inspect(identifier)["State"]["Running"]
+    places = ["/m/a b\\", "/m/deep/dir", "/etc/hosts", "/etc/resolv.conf", "/etc/hostname", "/m/deep", "/etc"]
+    for path in (*places, *(("/m/tmpfs", "/dev/shm") if live else ())):
+        above, _, name = path.rpartition("/")
+        is_directory = path not in places[:1] + places[2:5]
+        answer = put(daemon, identifier, above or "/", replacing(name, kind))
+        if is_directory and kind == tarfile.DIRTYPE:
+            assert answer.status == 200, (path, answer)
+            continue
+        assert answer.status == 500 and answer.message.endswith(": device or resource busy"), (path, answer)
+    assert (place / "dir/in/file").read_text() == "kept" and (place / "a b\\").read_text() == "host"
+    with get(daemon, identifier, "/etc") as archive:
+        assert {"etc/hosts", "etc/passwd", "etc/resolv.conf"} <= set(archive.getnames())
+    if not live:
+        daemon.begin(identifier)
+    with get(daemon, identifier, "/m/deep/dir/in/file") as archive:
+        assert archive.extractfile("file").read() == b"kept"
+    said = execs.run(daemon, identifier, "sh", "-c", "grep -c -e ' /m/' -e ' /etc/h' -e ' /etc/resolv' /proc/mounts")
+    assert said.out == "6\n"
+
+
+def test_a_mount_of_the_containers_own_is_not_removed_either(daemon: Daemon, container: Callable[..., str]) -> None:
+    """The daemon is in another mount namespace than who has mounted it."""
+    script = "mkdir -p /own/t /own/x && mount -t tmpfs none /own/t && echo kept > /own/t/file && mkdir /up && sleep 100"
+    identifier = container("sh", "-c", script, HostConfig={"Privileged": True})
+    daemon.begin(identifier)
+    until(lambda: daemon.request("HEAD", url(identifier, "/up")).status == 200)
+    for above, name in (("/own", "t"), ("/", "own")):
+        answer = put(daemon, identifier, above, replacing(name, tarfile.REGTYPE))
+        assert (answer.status, answer.message) == (500, f"failed to unpack {name!r}: device or resource busy")
+    with get(daemon, identifier, "/own") as archive:
+        assert {"own/t/file", "own/x"} <= set(archive.getnames())

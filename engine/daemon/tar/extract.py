@@ -20,7 +20,7 @@ from engine.daemon.tar.space import NoSpace, check_space
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import reasons, userns
-from engine.kernel.beneath import open_beneath
+from engine.kernel.beneath import open_beneath, open_unmounted
 
 log = logging.getLogger(__name__)
 
@@ -274,7 +274,8 @@ class Extraction:
         make(entry, parent, name, reader)
 
     def remove(self, parent: int, name: str) -> None:
-        """Remove the entry `name` of the directory `parent`, with all that is in it."""
+        """Remove the entry `name` of the directory `parent`, with all that is in it; EBUSY for what is mounted."""
+        os.close(open_unmounted(parent, name, os.O_PATH))
         try:
             os.unlink(name, dir_fd=parent)
         except IsADirectoryError:

@@ -1,8 +1,8 @@
 """Removing whole directory trees of untrusted shape, at any depth and without following links out of the tree.
 
 Runs in the daemon, on any thread: in C where the C muxer was selected, unless the caller may end the removal. Every
-name is relative to an open directory, and no symbolic link is followed. If a process moves a directory away while it is
-emptied, the removal ends with an error.
+name is relative to an open directory, no symbolic link is followed, and what is mounted in the tree is not touched: the
+removal ends there (EBUSY). If a process moves a directory away while it is emptied, the removal ends with an error.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 
+from engine.kernel.beneath import open_unmounted
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # where the daemon has C remove trees
@@ -41,12 +42,13 @@ def in_c() -> bool:
 def remove_tree(parent: int, name: str, check: Callable[[], None] | None = None) -> None:
     """Remove the directory `name` of `parent` and all that is in it, however deep it is. Raises OSError.
 
-    check: called before each entry; it may raise to end the removal, where a process makes files as fast as they go
+    check: called before each entry; it may raise to end the removal, where a process makes files as fast as they go.
+        The tree is one that is in use then, and what is mounted on its files stays too
     """
     if _in_c and check is None:
         nativetrees.remove(parent, name)
         return
-    top = os.open(name, _READABLE | os.O_NOFOLLOW, dir_fd=parent)
+    top = open_unmounted(parent, name, _READABLE)
     try:
         # A stack of names with one open descriptor: a hostile layer may be deeper than descriptors or recursion allow.
         for directory, leaf in _bottom_up(top, check):
@@ -88,7 +90,7 @@ def _bottom_up(top: int, check: Callable[[], None] | None) -> Iterator[tuple[int
         while True:
             child = _empty(here, check)
             if child is not None:
-                deeper = os.open(child, _READABLE | os.O_NOFOLLOW, dir_fd=here)
+                deeper = open_unmounted(here, child, _READABLE)
                 trail.append((child, os.fstat(here)))
                 os.close(here)
                 here = deeper
@@ -114,6 +116,7 @@ def _empty(directory: int, check: Callable[[], None] | None) -> str | None:
         for item in found:
             if check is not None:
                 check()
+                os.close(open_unmounted(directory, item.name, os.O_PATH))
             if item.is_dir(follow_symlinks=False):
                 return item.name
             os.unlink(item.name, dir_fd=directory)

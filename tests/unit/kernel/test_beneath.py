@@ -224,3 +224,19 @@ def test_links_that_lead_round_are_followed_for_a_while_only() -> None:
     with pytest.raises(OSError) as failure:
         beneath.followed("a", {"a": "b", "b": "a"}.get)
     assert failure.value.errno == errno.ELOOP
+
+
+def test_an_entry_is_opened_itself_and_never_what_is_mounted_on_it(root: int, way: str) -> None:
+    for name in ("dir", "dangling"):
+        fd = beneath.open_unmounted(root, name, os.O_PATH)
+        assert os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=root, follow_symlinks=False))
+        os.close(fd)
+    with pytest.raises(FileNotFoundError):
+        beneath.open_unmounted(root, "absent", os.O_PATH)
+    top = os.open("/", os.O_PATH)
+    try:
+        with pytest.raises(OSError, match="busy") as caught:
+            beneath.open_unmounted(top, "proc", os.O_PATH)
+    finally:
+        os.close(top)
+    assert caught.value.errno == errno.EBUSY

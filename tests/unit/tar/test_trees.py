@@ -1,11 +1,14 @@
 """Removing trees: deeper than a path may be long, and with links that lead elsewhere; in Python, and in C."""
 
+import concurrent.futures
 import contextlib
 import os
 
 import pytest
 
 from engine.daemon.tar.trees import remove_tree
+from engine.kernel import syscalls
+from engine.sandbox.mounts import FLAGS, leave_peers
 from tests.unit.images.made import files_below
 
 
@@ -101,3 +104,49 @@ def test_what_is_no_directory_is_refused(tmp_path, way, name, error):
     with opened(tmp_path) as fd, pytest.raises(error, match=name):
         remove_tree(fd, name)
     assert files_below(tmp_path) == {"elsewhere", "elsewhere/file", "file", "link"}
+
+
+@pytest.fixture
+def mounted(tmp_path):
+    """A descriptor of what holds `tree`, whose directory `in` has a tmpfs on `m` and a file on `f`, in no namespace."""
+    (tmp_path / "tree" / "in" / "m").mkdir(parents=True)
+    (tmp_path / "tree" / "in" / "f").write_text("below")
+    place = str(tmp_path / "tree" / "in")
+
+    def mount():
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        leave_peers()
+        syscalls.mount("tmpfs", f"{place}/m", "tmpfs", 0, "")
+        for name in ("m/file", "m/other"):
+            with open(f"{place}/{name}", "w") as file:
+                file.write("kept")
+        syscalls.mount(f"{place}/m/other", f"{place}/f", "", FLAGS["bind"], "")
+        with opened(tmp_path) as fd:
+            return syscalls.open_tree(fd, "", syscalls.OPEN_TREE_CLONE | syscalls.AT_EMPTY_PATH | syscalls.AT_RECURSIVE)
+
+    # The namespace ends with the thread.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        fd = thread.submit(mount).result()
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("top", ["", "tree/in"])
+def test_a_removal_enters_no_mount(mounted, way, top):
+    """Wherever it is mounted: the kernel itself refuses only what is mounted in the caller's own namespace."""
+    parent = os.open(top or ".", os.O_RDONLY, dir_fd=mounted)
+    with pytest.raises(OSError, match="busy"):
+        remove_tree(parent, "m" if top else "tree")
+    os.close(parent)
+    assert os.stat("tree/in/m/file", dir_fd=mounted).st_size == 4
+
+
+@pytest.mark.root
+def test_a_removal_in_a_tree_that_is_in_use_takes_no_mount_away(mounted):
+    os.rmdir("tree/in/m", dir_fd=mounted)  # so that it comes to the file
+    with pytest.raises(OSError, match="busy"):
+        remove_tree(mounted, "tree", lambda: None)
+    assert os.stat("tree/in/f", dir_fd=mounted).st_size == 4

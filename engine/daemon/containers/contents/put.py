@@ -69,6 +69,7 @@ class _Into(extract.Extraction):
         self._keep_kinds = keep_kinds
         self._owner = owner
         self._ids = seen.ids
+        self._mountinfo = seen.mountinfo
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
         """Make the file of one member of the archive."""
@@ -108,7 +109,12 @@ class _Into(extract.Extraction):
         return open_beneath(self._container_root, f"{self._place}/{path}", extract.DIRECTORY)
 
     def remove(self, parent: int, name: str) -> None:
-        """Remove in bounded time (60 s), as a program in the container can make files as fast as they are removed."""
+        """Remove in bounded time (60 s), as a program in the container can make files as fast as they are removed.
+
+        A tree in which something is mounted stays whole (EBUSY).
+        """
+        if _is_mounted_in(os.path.join(os.readlink(f"/proc/self/fd/{parent}"), name), self._mountinfo):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         self._removing_until = time.monotonic() + _REMOVAL_SECONDS
         super().remove(parent, name)
 
@@ -134,6 +140,15 @@ class _Into(extract.Extraction):
             raise SystemFailure(f'cannot overwrite directory "{path}" with non-directory "{self._place}"')
         if not there and entry.kind == tar.DIRECTORY:
             raise SystemFailure(f'cannot overwrite non-directory "{path}" with directory "{self._place}"')
+
+
+def _is_mounted_in(path: str, mountinfo: bytes) -> bool:
+    """Whether something is mounted at the path or below it, by the text of a mountinfo."""
+    top = os.fsencode(path)
+    for character in b"\\ \t\n":
+        top = top.replace(bytes([character]), b"\\%03o" % character)
+    points = (line.split(b" ", 5)[4] for line in mountinfo.splitlines())
+    return any(point == top or point.startswith(top + b"/") for point in points)
 
 
 def _leads_out(clean: str) -> bool:

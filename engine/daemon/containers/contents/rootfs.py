@@ -62,6 +62,7 @@ class View:
 
     root: an O_PATH descriptor of the root, valid until the work returns; live: the container runs
     closed: numbers of the devices whose contents are the kernel's (proc, sysfs, ...) or the engine's (/dev)
+    mountinfo: the kernel's list of what is mounted in the tree (proc_pid_mountinfo(5)), for work that writes
     ids: those of the container's user namespace; None where files show the owners that the container sees
     check: raises NotFound once the container is removed, since its files are then deleted; for work that writes, also
         Conflict when another run has begun, since that run has another view of the same files
@@ -72,6 +73,7 @@ class View:
     closed: frozenset[int]
     check: Callable[[], None]
     ids: Ids | None = None
+    mountinfo: bytes = b""
 
     def shown_as(self, found: os.stat_result) -> os.stat_result:
         """The status of a file with the owner that the container sees."""
@@ -114,7 +116,8 @@ def visit(
                 continue
             try:
                 check = functools.partial(_check_run, container, state, writes)
-                return _look(View(entered.root, True, entered.closed, check, entered.ids), work, writes)
+                seen = View(entered.root, True, entered.closed, check, entered.ids, entered.mountinfo)
+                return _look(seen, work, writes)
             finally:
                 os.close(entered.root)
         copied.prepare(engine, container)
@@ -153,11 +156,12 @@ def _is_locked(state: State) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Entered:
-    """root: a descriptor of a copy of a process's mounts; closed, ids: see `View`"""
+    """root: a descriptor of a copy of a process's mounts; closed, ids, mountinfo: see `View`"""
 
     root: int
     closed: frozenset[int]
     ids: Ids | None
+    mountinfo: bytes
 
 
 def _look(view: View, work: Callable[[View], T], writes: bool) -> T:
@@ -191,7 +195,7 @@ def _enter(state: State, mounted: bool, ids: Ids | None) -> _Entered | None:
             return None
         namespace = os.open(f"/proc/{state.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         with open(f"/proc/{state.pid}/mountinfo", "rb") as file:
-            closed = _closed(file.read())
+            mountinfo = file.read()
         ended = select.poll()
         ended.register(pidfd, select.POLLIN)
         if ended.poll(0):
@@ -203,7 +207,7 @@ def _enter(state: State, mounted: bool, ids: Ids | None) -> _Entered | None:
         os.close(pidfd)
         if namespace >= 0:
             os.close(namespace)
-    return _Entered(root, closed, ids)
+    return _Entered(root, _closed(mountinfo), ids, mountinfo)
 
 
 def _root_of(namespace: int, mounted: bool) -> int:
@@ -305,8 +309,10 @@ def _with_mounts(
 ) -> T:
     if lent is not None:
         sources.add_all(root, tuple(_mounts_of(engine, container, where, lent)))
+    with open("/proc/thread-self/mountinfo", "rb") as file:
+        mountinfo = file.read()
     # Each mount was put beneath the root by the root's descriptor, and none lies over the descriptor's own directory.
-    return work(View(root, False, frozenset(), lambda: _check_there(container)))
+    return work(View(root, False, frozenset(), lambda: _check_there(container), mountinfo=mountinfo))
 
 
 def _mounts_of(engine: MountParts, container: Container, where: paths.Paths, lent: borrowing.Lent) -> Iterator[Mount]:
