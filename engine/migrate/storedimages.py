@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from engine.daemon.images import image as documents
 from engine.daemon.images.archives.members import Bundle
 from engine.daemon.images.image import Image
+from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.verbs import load
@@ -202,6 +203,9 @@ class _Stored:
     def has(self, part: Object) -> bool:
         return self._target.images.content.has(part["digest"], part["size"]) or self._size(part["digest"]) is not None
 
+    def keeps(self, part: Object) -> bool:
+        return self._target.images.content.has(part["digest"], part["size"])
+
     def blob(self, part: Object) -> Object:
         if not self._target.images.content.has(part["digest"], part["size"]):
             self._take(part["digest"], part["size"])
@@ -220,11 +224,14 @@ class _Stored:
         except NotFound:
             path = ""  # it was pulled and never unpacked
         if not path:
-            return self._session.layer(diff_id, lambda: self._target.images.content.open(digest))
+            return comparing.layer(self._session, self._target.images.content, digest, diff_id, lambda: None)
         with self._source.directory(path) as directory:
-            return self._session.filled(diff_id, lambda root: self._share(directory, root))
+            layer = self._session.filled(diff_id, lambda root: self._share(directory, root, digest, diff_id))
+        comparing.check_same(self._session.database, self._target.images.content, digest, diff_id, lambda: None)
+        return layer
 
-    def _share(self, directory: int, root: int) -> int:
+    def _share(self, directory: int, root: int, digest: str, diff_id: str) -> int:
+        comparing.learn(digest, diff_id)  # containerd has looked at it when it unpacked the blob into this directory
         done = clone(directory, root, linked=True, tell=self._telling.progress)
         self._telling.add(done)
         return done.size

@@ -103,6 +103,16 @@ def layer_by_diff_id(connection: sqlite3.Connection, diff_id: str) -> sqlite3.Ro
     return row
 
 
+def layer_places(connection: sqlite3.Connection, diff_id: str) -> list[tuple[str, int]]:
+    """Each manifest that has the layer with these contents, and the layer's place in it, from the lowest."""
+    rows = connection.execute(
+        """SELECT DISTINCT manifest, position FROM image_layers JOIN layers ON layer = number
+           WHERE diff_id = ? ORDER BY manifest, position""",
+        (diff_id,),
+    )
+    return [tuple(row) for row in rows]
+
+
 def idle_layers(connection: sqlite3.Connection) -> list[int]:
     """Numbers of the layers that belong to no image, and to no result that the build cache holds."""
     held = buildresults.held_layers(connection)

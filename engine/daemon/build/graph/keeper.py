@@ -129,19 +129,7 @@ class Keeper:
         results of later steps name both. check: called now and then; it raises to end this
         Raises Invalid where the blob is another layer than that, SystemFailure.
         """
-        digest = descriptor["digest"]
-        unpacked = False
-
-        def opened() -> io.RawIOBase:
-            nonlocal unpacked
-            unpacked = True
-            return self.store.content.open(digest)
-
-        layer = self._session.layer(diff_id, opened, check)
-        if unpacked:
-            comparing.learn(digest, diff_id)
-        else:
-            comparing.check_same(self.store.content, digest, diff_id, check)
+        layer = comparing.layer(self._session, self.store.content, descriptor["digest"], diff_id, check)
         part = Part(layer, descriptor)
         self._session.settle([each.layer for each in below.above(part).parts])
         return part

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from engine.annotating import Protocol
 from engine.daemon.images import image as documents
 from engine.daemon.images.catalogue import Catalogue
+from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
@@ -59,6 +60,9 @@ class Bundle(Protocol):
 
     def blob(self, part: Object, /) -> Object:
         """The descriptor itself, once its blob is in the content store. Raises Invalid, NotFound."""
+
+    def keeps(self, part: Object, /) -> bool:
+        """Whether the content store has the blob of this descriptor, which is kept from removal then."""
 
     def layers(self, digests: Sequence[str], diff_ids: Sequence[str], /) -> "list[Layer]":
         """The layers of one image, lowest first, unpacked. Raises Invalid, NotFound, SystemFailure."""
@@ -181,27 +185,36 @@ class Members:
 
     def has(self, part: Object) -> bool:
         """Whether the archive has a file named after the descriptor's blob, or the content store has the blob."""
-        in_archive = self.find(_BLOBS + part["digest"].partition(":")[2]) is not None
-        return in_archive or self._content.has(part["digest"], part["size"])
+        return self._member(part) is not None or self._content.has(part["digest"], part["size"])
 
     def blob(self, part: Object) -> Object:
         """The descriptor itself, if its blob is in the archive or in the store with that digest and size.
 
         Raises Invalid when the archive's blob is another one, NotFound when there is none.
         """
-        found = self.find(_BLOBS + part["digest"].partition(":")[2])
+        found = self._member(part)
         if found is not None and found != (part["digest"], part["size"]):
             raise Invalid(f"invalid archive: the blob {part['digest']} has digest {found[0]} and {found[1]} bytes")
-        if found is None and not self._content.has(part["digest"], part["size"]):
+        if found is None and not self.keeps(part):
             raise NotFound(f"content digest {part['digest']}: not found")
         return part
 
+    def keeps(self, part: Object) -> bool:
+        """Whether the content store has the blob of this descriptor, which is pinned."""
+        self._pin(part["digest"])
+        return self._content.has(part["digest"], part["size"])
+
+    def _member(self, part: Object) -> tuple[str, int] | None:
+        """The file that is named after the descriptor's blob; None for an empty one, which stands for what is here."""
+        found = self.find(_BLOBS + part["digest"].partition(":")[2])
+        return found if found is None or found[1] or not part["size"] else None
+
     def layers(self, digests: Sequence[str], diff_ids: Sequence[str]) -> "list[Layer]":
         """The layers of one image, lowest first, which were unpacked while they arrived, or are unpacked now."""
-        return [self._layer(digest, diff_id) for digest, diff_id in zip(digests, diff_ids, strict=True)]
-
-    def _layer(self, digest: str, diff_id: str) -> "Layer":
-        return self._session.layer(diff_id, lambda: self._content.open(digest))
+        return [
+            comparing.layer(self._session, self._content, *each, check=lambda: None)
+            for each in zip(digests, diff_ids, strict=True)
+        ]
 
     def layer_of(self, digest: str) -> "Layer":
         """The layer in the blob `digest`, unpacked now, where its diff id is not known."""
@@ -242,7 +255,8 @@ class _Unpacking:
 
     def _run(self) -> None:
         try:
-            self._session.unpack(self._feed, hashed=self._hashed)
+            layer = self._session.unpack(self._feed, hashed=self._hashed)
+            comparing.learn(self._hashed(), layer.diff_id)
         except (Invalid, Unavailable):
             pass  # no layer, or a damaged one: only an image that needs it fails, when it asks for it
         except BaseException as error:  # raised again in the thread that writes or waits

@@ -2,15 +2,21 @@
 
 Runs on any thread that was given the blob. Else whoever knows the diff id of a layer has its files for any blob, and
 what is made of both names a blob that is no such layer. What was found is remembered: two digests say the same of each
-other for ever.
+other for ever. The images that are here say it too, since each was looked at when it came.
 """
 
+import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from engine.daemon.images import image as documents
 from engine.daemon.images.content import Content, sha256
+from engine.daemon.images.layers.store import Layer, Session
+from engine.daemon.jsontext import Object
+from engine.daemon.store import images as table
+from engine.daemon.store.database import Database
 from engine.daemon.tar.compression import Peeked, Unpacked
-from engine.errors import Invalid
+from engine.errors import Invalid, NotFound
 
 _PIECE = 256 * 1024
 _MOST = 10_000
@@ -26,16 +32,50 @@ def learn(digest: str, diff_id: str) -> None:
             del _same[next(iter(_same))]
 
 
-def check_same(content: Content, digest: str, diff_id: str, check: Callable[[], None]) -> None:
+def descriptors(database: Database, content: Content, diff_id: str) -> Iterator[Object]:
+    """What the images that are here call the layer with these contents: the descriptor of its blob, in each of them."""
+    with database.reading() as connection:
+        places = table.layer_places(connection, diff_id)
+    for manifest, place in places:
+        try:
+            document = documents.load(content.read(manifest, documents.LARGEST_DOCUMENT), "manifest")
+        except NotFound:  # it was removed just now
+            continue
+        _, parts = documents.manifest_parts(document)
+        yield parts[place]
+
+
+def check_same(database: Database, content: Content, digest: str, diff_id: str, check: Callable[[], None]) -> None:
     """Raise Invalid unless the tar in a blob of the store has that digest. check: called now and then; may raise"""
     if (digest, diff_id) in _same:
         return
-    hashed = sha256()
-    with content.open(digest) as blob:
-        plain = Unpacked(Peeked(blob))
-        while data := plain.read(_PIECE):
-            check()
-            hashed.update(data)
-    if f"sha256:{hashed.hexdigest()}" != diff_id:
-        raise Invalid(f"the blob {digest} is another layer than {diff_id}")
+    if not any(part["digest"] == digest for part in descriptors(database, content, diff_id)):
+        hashed = sha256()
+        with content.open(digest) as blob:
+            plain = Unpacked(Peeked(blob))
+            while data := plain.read(_PIECE):
+                check()
+                hashed.update(data)
+        if f"sha256:{hashed.hexdigest()}" != diff_id:
+            raise Invalid(f"the blob {digest} is another layer than {diff_id}")
     learn(digest, diff_id)
+
+
+def layer(session: Session, content: Content, digest: str, diff_id: str, check: Callable[[], None]) -> Layer:
+    """The layer, unpacked from its blob where it is not here; else the blob is looked at, see `check_same`.
+
+    Raises Invalid where the blob is another layer than that, NotFound, SystemFailure.
+    """
+    unpacked = False
+
+    def opened() -> io.RawIOBase:
+        nonlocal unpacked
+        unpacked = True
+        return content.open(digest)
+
+    found = session.layer(diff_id, opened, check)
+    if unpacked:
+        learn(digest, diff_id)
+    else:
+        check_same(session.database, content, digest, diff_id, check)
+    return found

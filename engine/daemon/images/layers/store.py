@@ -87,7 +87,7 @@ class LayerStore:
     """
 
     def __init__(self, database: Database, root: str, overlay: bool, opaque: str):
-        self._database = database
+        self.database = database
         self._overlay = overlay
         self._opaque = opaque
         self._lock = locks.Lock("layers")
@@ -109,7 +109,7 @@ class LayerStore:
         """
         while True:
             with self._lock:
-                with self._database.reading() as connection:
+                with self.database.reading() as connection:
                     row = table.layer_by_diff_id(connection, diff_id)
                 if row:
                     self._pins[row["number"]] += 1
@@ -173,7 +173,7 @@ class LayerStore:
     @contextlib.contextmanager
     def _numbered(self) -> Iterator[int]:
         """The number of a new layer, pinned, whose directory the caller makes; after an exception nothing is left."""
-        with self._lock, self._database.transaction() as connection:
+        with self._lock, self.database.transaction() as connection:
             number = table.new_layer(connection)
             self._pins[number] += 1
         try:
@@ -211,7 +211,7 @@ class LayerStore:
 
     def _name(self, layer: Layer) -> Layer:
         """Record the layer's diff id; if another layer has it already, drop this one and return the other, pinned."""
-        with self._lock, self._database.transaction() as connection:
+        with self._lock, self.database.transaction() as connection:
             row = table.layer_by_diff_id(connection, layer.diff_id)
             if row is None:
                 table.name_layer(connection, layer.number, layer.diff_id, layer.size)
@@ -229,7 +229,7 @@ class LayerStore:
 
     def collect(self) -> int:
         """Remove the layers that belong to no image and are not pinned; returns how many."""
-        with self._lock, self._database.transaction(frees=True) as connection:
+        with self._lock, self.database.transaction(frees=True) as connection:
             idle = [number for number in table.idle_layers(connection) if number not in self._pins]
             table.forget_layers(connection, idle)
         # A number is never given twice, so the directories can be removed without the lock.
@@ -240,7 +240,7 @@ class LayerStore:
     def sweep(self) -> None:
         """At the daemon's start: remove the layers that an interrupted pull or removal left behind."""
         self.collect()
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             known = table.layer_numbers(connection)
         for name in os.listdir(self.root):
             if not name.isdigit() or int(name) not in known:
@@ -268,6 +268,7 @@ class Session:
 
     def __init__(self, store: LayerStore):
         self._store = store
+        self.database = store.database
         self._lock = threading.Lock()
         self._pinned: list[int] = []
         self._implied: dict[int, tuple[str, ...]] = {}

@@ -196,7 +196,9 @@ class _Layers:
             )
         job.arriving.wait()
         job.told.wait()
-        if job.fresh and not unpacked:  # a new blob, for a layer that is here
-            comparing.check_same(self._content, job.part["digest"], job.diff_id, self._report.check)
+        if not unpacked:  # the layer is here already, and the blob may be another one, also if it was here too
+            comparing.check_same(
+                *(self._session.database, self._content, job.part["digest"], job.diff_id, self._report.check)
+            )
         if job.fresh:
             self._report.line("Pull complete", identity, {})

@@ -15,6 +15,7 @@ from engine.daemon.images.archives import legacy
 from engine.daemon.images.archives.members import PIECE, Bundle, Members, Progress
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
+from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers.store import Session
 from engine.daemon.images.making import add_made
 from engine.daemon.images.platform import Platform
@@ -172,14 +173,22 @@ class _Loading:
                 raise Invalid(
                     f"max depth exceeded: {len(layer_names)} layers, where {documents.MOST_LAYERS} are allowed"
                 )
-            files = [self._file(name) for name in layer_names]
+            diff_ids = documents.diff_ids_of(documents.config_of(config, len(layer_names)))
+            files = [self._file(*each) for each in zip(layer_names, diff_ids, strict=True)]
             names = [_name(tag) for tag in tags]
             yield self._made(config, files, names), names
 
-    def _file(self, name: str) -> tuple[str, int]:
-        """Digest and size of a file of the archive. Raises Invalid if it is missing."""
+    def _file(self, name: str, diff_id: str) -> tuple[str, int]:
+        """Digest and size of a layer's blob. Raises Invalid if the file is missing, or empty, and the layer not here.
+
+        A layer of an image that is here keeps its own blob, whatever the archive has in its place.
+        """
         found = self._members.find(name)
-        if found is None:
+        parts = comparing.descriptors(self._store.database, self._store.content, diff_id)
+        own = [(part["digest"], part["size"]) for part in parts if self._members.keeps(part)]
+        if own:
+            return found if found in own else own[0]
+        if found is None or not found[1]:
             raise Invalid(f"invalid archive: {name!r} is missing")
         return found
 

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from engine.daemon.images import platform
+from engine.daemon.images.layers import comparing
 from engine.daemon.images.registry import download, paced
 from engine.daemon.images.registry import reads as protocol
 from engine.daemon.images.verbs import pull as pulling
@@ -427,3 +428,16 @@ def test_a_new_blob_for_a_layer_that_is_here_is_compared_with_it(store, registry
     lie.manifest = made.json.dumps(lie.document).encode()
     registry.add(lie, "honest")
     assert len(pulling.pull(store, f"{registry.address}/x", "honest", None, None, lambda line: None).layers) == 2
+
+
+def test_a_blob_that_is_here_is_not_another_layer_that_is_here_too(store, registry, image):
+    """Nothing is downloaded of an image that gives one layer the blob of another."""
+    registry.add(image, "latest")
+    pull(store, registry)
+    lie = MadeImage(*image.layers, **OWN)
+    lie.document["layers"].reverse()
+    lie.manifest = made.json.dumps(lie.document).encode()
+    registry.add(lie, "lie")
+    comparing._same.clear()  # as in a daemon that has just started
+    with pytest.raises(Invalid, match="is another layer than"):
+        pulling.pull(store, f"{registry.address}/x", "lie", None, None, lambda line: None)

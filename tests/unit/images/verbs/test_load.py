@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.daemon.images import platform
+from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers import store as layerstore
 from engine.daemon.images.verbs import load as loading
 from engine.daemon.tar import compression
@@ -337,3 +338,89 @@ def test_an_image_changes_nothing_in_the_layers_of_another(store):
     second = load(store, layout(hostile_one, {"io.containerd.image.name": "docker.io/library/hostile:1"}))[0][0]
     assert second.layers[-1] == first.layers[-1]
     assert os.stat(place).st_mode == before
+
+
+def listed(image, layers, *files):
+    """A docker-archive of these entries of Layers, which has only the files that are given."""
+    manifest = [{"Config": "config.json", "RepoTags": ["other:1"], "Layers": layers}]
+    return archive(
+        member("config.json", image.config),
+        *(member(name, data) for name, data in files),
+        member("manifest.json", json.dumps(manifest).encode()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (["a.tar", "b.tar"], [("a.tar", b""), ("b.tar", b"")]),
+        (["", ""], []),
+        (["gone.tar", "/b.tar"], [("b.tar", b"")]),
+        (["a.tar", "b.tar"], [("a.tar", archive(member("evil"))), ("b.tar", b"no tar at all")]),
+    ],
+    ids=["empty", "unnamed", "missing", "others"],
+)
+def test_a_known_layer_keeps_its_own_blob_whatever_comes_in_its_place(store, image, names, files):
+    load(store, layout(image, NAMED))
+    above = MadeImage(*image.layers, archive(member("c", b"3")))
+    (found,), _ = load(store, listed(above, [*names, "c.tar"], *files, ("c.tar", above.layers[2])))
+    parts = json.loads(store.content.read(found.id, 10000))["layers"]
+    assert [part["digest"] for part in parts] == [*map(made.digest, image.packed), made.digest(above.layers[2])]
+    held = files_below(pathlib.Path(store.layer_root).parent / "blobs/sha256")
+    assert not {made.digest(data)[7:] for name, data in files} & held
+    assert all(store.content.has(part["digest"], part["size"]) for part in parts)
+
+
+def test_an_archive_says_again_which_blob_is_a_known_layer(store, image):
+    """Of two blobs of one layer, that of the archive is taken."""
+    (first,), _ = load(store, made.docker_archive(image, ["a:1"]))
+    load(store, layout(image, NAMED))
+    (again,), _ = load(store, made.docker_archive(image, ["a:2"]))
+    assert again.id == first.id
+
+
+@pytest.mark.parametrize("name", ["", "a.tar", "b.tar"])
+def test_what_is_missing_of_a_layer_that_is_not_here_is_refused(store, image, name):
+    with pytest.raises(Invalid, match=f"'{name}' is missing"):
+        load(store, listed(image, [name, "c.tar"], ("a.tar", b""), ("c.tar", image.layers[1])))
+    assert leftovers(store) == set()
+
+
+def test_a_layout_with_empty_or_missing_blobs_is_completed_from_the_store(store, image):
+    load(store, layout(image, NAMED))
+    other = {"io.containerd.image.name": "docker.io/library/other:1"}
+    image.lies[made.digest(image.packed[0])] = b""
+    assert load(store, layout(image, other))[0][0].id == image.digest
+    del image.blobs[made.digest(image.packed[1])]
+    assert load(store, layout(image, other))[0][0].id == image.digest
+    unknown = MadeImage(archive(member("new", b"1")))
+    unknown.lies[made.digest(unknown.packed[0])] = b""
+    with pytest.raises(EngineError, match="not found"):
+        load(store, layout(unknown, other))
+
+
+@pytest.mark.parametrize("here", [False, True], ids=["new blob", "known blob"])
+def test_a_layout_with_other_contents_for_a_known_layer_is_refused(store, image, here):
+    load(store, layout(image, NAMED))
+    evil = MadeImage(archive(member("evil", b"1")))
+    if here:
+        load(store, layout(evil, {"io.containerd.image.name": "docker.io/library/evil:1"}))
+    before = leftovers(store)
+    swapped = MadeImage(image.layers[0])
+    swapped.document["layers"] = evil.document["layers"]
+    swapped.manifest = json.dumps(swapped.document).encode()
+    swapped.blobs = {made.digest(data): data for data in (*evil.packed, swapped.config)}
+    comparing._same.clear()  # as in a daemon that has just started
+    with pytest.raises(Invalid, match="is another layer than"):
+        load(store, layout(swapped, {"io.containerd.image.name": "docker.io/library/swapped:1"}))
+    assert leftovers(store) == before
+
+
+def test_a_blob_that_an_image_has_for_the_layer_is_not_read_again(store, image, monkeypatch):
+    load(store, layout(image, NAMED))
+    comparing._same.clear()
+    opened = []
+    whole = store.content.open
+    monkeypatch.setattr(store.content, "open", lambda digest: opened.append(digest) or whole(digest))
+    load(store, layout(image, {"io.containerd.image.name": "docker.io/library/other:1"}))
+    assert not {made.digest(layer) for layer in image.packed} & set(opened)
