@@ -9,6 +9,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.harness.listening import until
 from tests.harness.namespaces import Namespaces
 
 MEGABYTE = 1 << 20
@@ -46,6 +47,15 @@ class Disk:
     def __exit__(self, *_: object) -> None:
         # A container that is just being removed may hold it for a moment more; the namespace forgets it at once.
         self._run("umount", "--lazy", str(self.place))
+
+    def abort(self) -> None:
+        """Make ext4 take nothing any more, as it does when the disk below it fails."""
+        self._run("mount", "-o", "remount,abort", str(self.place))
+
+    def again(self) -> None:
+        """Mount it once more, as soon as nobody has it open any more."""
+        until(lambda: subprocess.run(self.machine.command(["umount", str(self.place)]), check=False).returncode == 0)
+        self.__enter__()
 
     def _run(self, *argv: str) -> None:
         done = subprocess.run(self.machine.command(argv), capture_output=True, text=True)

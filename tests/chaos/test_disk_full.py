@@ -133,6 +133,32 @@ def test_all_that_frees_works_beside_a_container_that_fills_the_disk(small: tupl
     assert [each["Names"] for each in ask(daemon, "GET", "/containers/json?all=1")] == []
 
 
+def test_no_exit_code_is_lost_to_a_disk_that_cannot_be_written_any_more(world: World) -> None:
+    """Nor to the starts that fail on it, by a client and by the restart policy."""
+    with cramped(world, "ext4") as (daemon, disk):
+        names = {"one": {}, "two": {"RestartPolicy": {"Name": "always"}}, "three": {}}
+        for name, host in names.items():
+            daemon.create("sh", "-c", TRAP, name=name, HostConfig=host)
+            daemon.begin(name)
+            until(lambda name=name: b"up" in daemon.logs(name), "the container's trap")
+        disk.abort()
+        for name in names:
+            os.kill(daemon.inspect(name)["State"]["Pid"], signal.SIGTERM)
+        for name in ("one", "three"):
+            until(lambda name=name: not daemon.inspect(name)["State"]["Running"], "the container's end")
+            assert daemon.inspect(name)["State"]["ExitCode"] == 7
+        until(lambda: daemon.inspect("two")["State"]["Status"] == "exited", "the policy has given up")
+        for path in ("one/start", "one/restart?t=0", "three/rename?name=four", "two/start"):
+            answer = daemon.request("POST", f"/containers/{path}")
+            assert answer.status == 500, answer
+        daemon.kill9()
+        disk.again()
+        daemon.start()
+        for name in ("one", "three"):
+            assert daemon.inspect(name)["State"]["ExitCode"] == 7, name
+        daemon.begin("one")
+
+
 # Full before each step
 
 ROOMS = range(0, 33, 2) if form.FULL else (0,)  # what is left before a step, in blocks of 4 KiB

@@ -180,6 +180,7 @@ class Container:
     manifest: digest of the manifest of the image's platform that it runs; empty without an image
     settling: the end of a run is known, and what only a running container has is still being taken away; under
         `changed`
+    unsaved: the exit file alone tells the next daemon of the last run's end, as the record of it could not be saved
     exits: how often a run, or the wait for another one, has ended since the daemon started
     last_exit: the exit code of the last run that ended; waiters get it however soon the next run begins
     removed: the container has been removed
@@ -221,6 +222,7 @@ class Container:
     file_label: str = ""
     state: State = field(default_factory=State)
     settling: bool = False
+    unsaved: bool = False
     exits: int = 0
     last_exit: int = 0
     removed: bool = False

@@ -24,12 +24,18 @@ def save(engine: DatabasePart, container: Container, *, durable: bool = False) -
     """
     container.changed.notify_all()
     try:
-        with engine.database.transaction(durable=durable, frees=True) as connection:
-            table.save_state(connection, container)
+        write(engine, container, durable=durable)
     except SystemFailure as error:
         log.error("container %s: its state could not be saved: %s", container.id, error)
         return False
     return True
+
+
+def write(engine: DatabasePart, container: Container, *, durable: bool = False) -> None:
+    """Save the state, by which the next daemon knows also of an end that could not be saved. Raises SystemFailure."""
+    with engine.database.transaction(durable=durable, frees=True) as connection:
+        table.save_state(connection, container)
+    container.unsaved = False
 
 
 def save_and_tell(engine: StatePart, container: Container, event: str, **attributes: object) -> None:

@@ -88,11 +88,11 @@ def record(
         # Should this daemon die before the row is saved, the exit file still has the end. Threads that wait for the end
         # need not wait for what follows; a start or a removal does.
         with container.changed:
-            saved = save(engine, container)
-        if saved:
-            start.clear_run(engine, container, where)
-        else:
+            container.unsaved = not save(engine, container)
+        if container.unsaved:
             start.clear_cgroups(engine, container)
+        else:
+            start.clear_run(engine, container, where)
     finally:
         with container.changed:
             container.settling = False

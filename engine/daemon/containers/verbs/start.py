@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 
-from engine.daemon.containers import files, paths, states
+from engine.daemon.containers import files, paths, saving, states
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.health import probing
 from engine.daemon.containers.mounts import borrowing, points
@@ -79,6 +79,9 @@ def start(engine: ContainerParts, container: Container) -> None:
 @timed("container_actions", "start")
 def launch(engine: ContainerParts, container: Container, *, by_hand: bool) -> None:
     """Make the next run; if that fails, nothing of it stays. The caller holds `operation`."""
+    with container.changed:
+        if container.unsaved:  # the exit file of the run before would go with this one
+            saving.write(engine, container)
     try:
         started = _launch(engine, container)
         for warning in started.warnings:
