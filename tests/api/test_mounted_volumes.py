@@ -192,6 +192,27 @@ def test_a_volume_that_came_from_another_container_stays_while_one_has_it(daemon
     assert daemon.request("GET", f"/volumes/{name}").status == 404
 
 
+@pytest.mark.parametrize("winner", ["volume", "bind", "tmpfs", "mount"])
+def test_a_volume_that_lost_its_path_to_another_is_not_in_use(daemon, busybox, volume, container, source, winner):
+    """Of two containers in VolumesFrom the later one counts; the volume of the earlier one can go with that."""
+    losing, other = volume(), volume()
+    first = container("true", HostConfig=host(Binds=[f"{losing}:/v"]))
+    asked = {
+        "volume": host(Binds=[f"{other}:/v"]),
+        "bind": host(Binds=[f"{source}:/v"]),
+        "tmpfs": host(Mounts=[{"Type": "tmpfs", "Target": "/v"}]),
+        "mount": host(),
+    }[winner]
+    second = container("true", HostConfig=asked)
+    more = host(Mounts=[{"Type": "volume", "Source": other, "Target": "/v"}]) if winner == "mount" else host()
+    more["VolumesFrom"] = [first, second]
+    third = daemon.create("true", HostConfig=more)
+    assert [point["Destination"] for point in daemon.inspect(third)["Mounts"]] == ["/v"]
+    daemon.request("DELETE", f"/containers/{first}")
+    assert daemon.request("DELETE", f"/volumes/{losing}").status == 204
+    daemon.remove(third)
+
+
 @pytest.mark.parametrize("form", ["driver", "mount"])
 def test_another_driver_is_dockers_error(daemon, busybox, form):
     if form == "driver":

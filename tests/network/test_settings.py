@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.api.networking import inside
 from tests.harness import leaks
 from tests.harness.daemon import Daemon
 
@@ -86,6 +87,28 @@ def test_containers_of_the_default_network_are_kept_from_each_other(set_up: Daem
         script = f"i=0; until {once} || [ $i = 500 ]; do i=$((i + 1)); sleep 0.02; done" if reached else f"{once}; true"
         assert (set_up.shell(script, **on(where)) == "here") is reached
         set_up.remove(listener)
+
+
+def test_a_link_that_is_taken_away_closes_what_it_had_opened(set_up: Daemon) -> None:
+    """--icc=false: `docker rm --link` of the last alias; one of two aliases leaves the way open."""
+    listens = ["sh", "-c", "while :; do nc -l -p 80 -e echo here; done"]
+    other = set_up.create(*listens, **on("bridge"), ExposedPorts={"80/tcp": {}})
+    set_up.begin(other)
+    linked = set_up.create("sleep", "600", **on("bridge", Links=[f"{other}:db", f"{other}:cache"]))
+    set_up.begin(linked)
+    address = set_up.inspect(other)["NetworkSettings"]["Networks"]["bridge"]["IPAddress"]
+    once = f"nc -w 1 {address} 80 2>/dev/null"
+    opened = f"i=0; until {once} || [ $i = 500 ]; do i=$((i + 1)); sleep 0.02; done"
+    name = set_up.inspect(linked)["Name"]
+    try:
+        assert inside(set_up, linked, opened) == "here"
+        assert set_up.request("DELETE", f"/containers{name}/db?link=1").status == 204
+        assert inside(set_up, linked, opened) == "here"
+        assert set_up.request("DELETE", f"/containers{name}/cache?link=1").status == 204
+        assert inside(set_up, linked, f"{once}; true") == ""
+    finally:
+        set_up.remove(linked)
+        set_up.remove(other)
 
 
 def test_a_daemon_that_may_have_no_firewall_makes_none(world) -> None:

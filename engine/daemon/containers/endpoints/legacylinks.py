@@ -88,6 +88,17 @@ def unlink(engine: EndpointParts, name: str) -> None:
                 table.save_settings(connection, container)
         if container.state.alive:
             hosts.renew(_hosts_of(engine, container), _names(alias, found[alias]), "")
+            _close_way(engine, container, found[alias])
+
+
+def _close_way(engine: EndpointParts, container: Container, other: Container) -> None:
+    """Close what `open_ways` has opened to this container, unless another alias leads there too."""
+    if any(each is other for _, each in children(engine, container)):
+        return
+    for ours in engine.networks.endpoints(container_id=container.id):
+        network = engine.networks.find(ours.network)
+        for theirs in engine.networks.endpoints(network.id, other.id) if network.name == DEFAULT else ():
+            engine.firewall.link(network, ours, theirs, ())
 
 
 def _hosts_of(engine: EndpointParts, container: Container) -> str:

@@ -78,9 +78,13 @@ def _of_depth(point: MountPoint, shallow: bool) -> MountPoint:
     return {**point, "Spec": {**point["Spec"], "ReadOnlyNonRecursive": True}}
 
 
-def _keep(container: Container, points: dict[str, MountPoint], point: MountPoint) -> None:
+def _keep(engine: MountParts, container: Container, points: dict[str, MountPoint], point: MountPoint) -> None:
+    """Add a mount point; one of VolumesFrom that has the same path goes, and the container is no user of its volume."""
+    former = points.get(point["Destination"])
     points[point["Destination"]] = point
     container.mounts = tuple(points[target] for target in sorted(points))
+    if former is not None and former["Type"] == "volume":
+        _let_go(engine, container, former)
 
 
 def _inherit(engine: MountParts, container: Container, text: str, points: dict[str, MountPoint]) -> None:
@@ -101,7 +105,7 @@ def _inherit(engine: MountParts, container: Container, text: str, points: dict[s
             # The volume exists as long as the other container does; if that is just being removed, it is made again.
             volume = engine.volumes.create(point["Name"], point["Driver"], user=container.id)
             point["Source"] = volume.path
-        _keep(container, points, point)
+        _keep(engine, container, points, point)
 
 
 def _add(
@@ -111,9 +115,8 @@ def _add(
     points: dict[str, MountPoint],
     trees: Mapping[str, tuple[str, ...]],
 ) -> None:
-    """Add one entry of Binds or Mounts; it replaces a mount point with the same path (by VolumesFrom)."""
+    """Add one entry of Binds or Mounts."""
     spec = point["Spec"]
-    former = points.get(point["Destination"])
     if point["Type"] == "volume":
         volume = engine.volumes.create(
             point["Name"], point["Driver"], spec.get("DriverOptions"), spec.get("Labels"), user=container.id
@@ -129,9 +132,7 @@ def _add(
         spec["Image"], spec["Layers"] = image.id, list(image.layers)
     elif point["Type"] == "bind" and _touches(point["Source"], engine.settings.data_root):
         _let_unmounts_through(point, engine.settings.data_root)
-    _keep(container, points, point)
-    if former is not None and former["Type"] == "volume":
-        _let_go(engine, container, former)
+    _keep(engine, container, points, point)
 
 
 def _touches(source: str, data_root: str) -> bool:
@@ -170,7 +171,7 @@ def _add_anonymous(engine: MountParts, container: Container, target: str, points
     volume = engine.volumes.create("", container.host_config["VolumeDriver"], user=container.id)
     spec: MountSpec = {"Copy": True, "Anonymous": True}
     point = requests.point("volume", target, spec, name=volume.name, driver=volume.driver, source=volume.path)
-    _keep(container, points, point)
+    _keep(engine, container, points, point)
 
 
 def _fill_volumes(

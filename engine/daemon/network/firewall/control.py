@@ -186,9 +186,10 @@ class Firewall:
             self._forgetting.add(self._forget_connections, [conntrack.answered_by(address) for address in addresses])
 
     def link(self, network: Network, endpoint: Endpoint, other: Endpoint, ports: Iterable[tuple[int, str]]) -> None:
-        """In a network with icc off, let `endpoint` reach these (port, protocol) of `other`.
+        """In a network with icc off, let `endpoint` reach these (port, protocol) of `other`, and no others.
 
-        The `withdraw` of either endpoint ends it. Does nothing in a network with icc on. Raises SystemFailure.
+        Without any it ends; so it does with the `withdraw` of either endpoint. Does nothing in a network with icc on.
+        Raises SystemFailure.
         """
         if network.driver != "bridge" or not self._families() or rules.open_within(network):
             return
