@@ -103,6 +103,11 @@ if TYPE_CHECKING:  # loaded where the settings name a log driver, or options for
 else:
     logconfig = late("engine.daemon.containers.output.logconfig")
 
+if TYPE_CHECKING:  # loaded where networks are there from the start
+    from engine.daemon.containers.endpoints import wires
+else:
+    wires = late("engine.daemon.containers.endpoints.wires")
+
 if TYPE_CHECKING:  # loaded by a daemon of a user's own
     from engine.rootless import outward
 else:
@@ -123,6 +128,7 @@ else:
 
 log = logging.getLogger(__name__)
 
+_OF_DEFAULT_NETWORK = ("bridge", "bip", "bip6", "fixed_cidr", "fixed_cidr_v6", "default_gateway", "default_gateway_v6")
 _FIRST_ANSWERS = 0.3  # seconds for clients that have waited for the start, before memory is tidied up
 
 
@@ -220,6 +226,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         due = adopt.adopt_all(engine, slept) if _is_left(engine) else []
         _clean_up(engine, slept is not None)
         interrupted.finish(engine)
+        if settings.as_dockerd or _names_default_network(settings):
+            wires.begin(engine)
         server = Servers(engine)
         threading.Thread(target=engine.monitors.watch, name="links", daemon=True).start()
         if not settings.live_restore and slept is None:
@@ -249,7 +257,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         if os.path.isdir(paths.wires(settings.exec_root)):
             adopt.clear_wires(engine)  # no other daemon may be started to do it
         if is_made(engine, "wiring") and engine.wiring.any_known():
-            putting.put_away(engine)
+            putting.put_away(engine, asleep=not told)
         if is_made(engine, "cgroups"):
             engine.cgroups.leave()
         if connection is not None and not any(each.snapshot().alive for each in engine.containers.all()):
@@ -257,6 +265,11 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
     if told:
         log.info("stopped; containers run on" if engine.settings.live_restore and not down else "stopped")
     return 0
+
+
+def _names_default_network(settings: Settings) -> bool:
+    """Whether the settings say something of the default network that may turn out to be impossible."""
+    return settings.bridge != "none" and any(getattr(settings, name) for name in _OF_DEFAULT_NETWORK)
 
 
 def _tidy() -> None:

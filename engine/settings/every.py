@@ -70,6 +70,8 @@ class Settings:
     default_address_pools: `base,bits` each; default_network_opts: `driver=name=value` each
     authorization_plugins: names, in the order in which they are asked; plugin_dirs: absolute paths
     unguarded: the administrator has said that whoever reaches a TCP socket may use it
+    as_dockerd: the daemon was started by dockerd's name: `docker0` and the devices of all networks are there from the
+        start
     notes: lines for the log, about options that change nothing
     """
 
@@ -155,6 +157,7 @@ class Settings:
     authorization_plugins: tuple[str, ...]
     plugin_dirs: tuple[str, ...]
     unguarded: bool
+    as_dockerd: bool
     notes: tuple[str, ...]
 
 
@@ -292,7 +295,7 @@ def from_arguments(
     strange = {option.key for option in elsewhere.OPTIONS}
     by_field = {_field(key): value for key, value in values.items() if key not in strange}
     # Each has the type of its field: `kind` in OPTIONS.
-    return Settings(**by_field, unguarded=unguarded, notes=notes)  # type: ignore[arg-type]  # see above
+    return Settings(**by_field, unguarded=unguarded, as_dockerd=name == DOCKERD, notes=notes)  # type: ignore[arg-type]  # see above
 
 
 def _field(key: str) -> str:

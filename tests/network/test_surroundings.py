@@ -8,9 +8,11 @@ import pytest
 
 from engine.daemon.network import surroundings
 from engine.daemon.network.record import Network
+from tests.harness import inplace
 from tests.harness.daemon import Daemon
-from tests.harness.hosts import _batch
+from tests.harness.hosts import _batch, run
 from tests.harness.namespaces import Namespaces, entered
+from tests.network.places import container, pool
 
 OWN = Network(id="a" * 64, name="own", driver="bridge", created_ns=1, device="own0")
 
@@ -23,10 +25,19 @@ def host() -> Iterator[Namespaces]:
         yield place
 
 
+class Dockerd(Daemon):
+    """A daemon that is called dockerd."""
+
+    def arguments(self) -> list[str]:
+        """Its command line."""
+        words = super().arguments()
+        return [str(inplace.program("dockerd", self.root)), *words[words.index("daemon") + 1 :]]
+
+
 @contextlib.contextmanager
-def daemon(place: Namespaces, root: Path, *options: str) -> Iterator[Daemon]:
+def daemon(place: Namespaces, root: Path, *options: str, kind: type[Daemon] = Daemon) -> Iterator[Daemon]:
     """A daemon on that host."""
-    one = Daemon(root, place, options).start()
+    one = kind(root, place, options).start()
     try:
         yield one
     finally:
@@ -105,6 +116,167 @@ def test_a_stopped_daemon_leaves_no_bridge_that_nobody_uses(host: Namespaces, wo
         assert one.shell("ip route | grep -c default", HostConfig={"NetworkMode": "bridge"}) == "1"
         assert "engine0" in host.links()
         one.remove(kept)
+
+
+def bridges(place: Namespaces) -> set[str]:
+    """The bridges of engines on that host, by their names."""
+    return {name for name in place.links() if name.startswith(("engine", "docker", "br-"))}
+
+
+def test_the_default_bridge_is_there_while_any_network_is_in_use(host: Namespaces, world) -> None:
+    """People write its address for the host, in containers of other networks; a daemon that ends leaves none."""
+    with daemon(host, world.directory()) as one:
+        one.import_busybox()
+        gateway = one.request("GET", "/networks/bridge").json()["IPAM"]["Config"][0]["Gateway"]
+        assert one.request("POST", "/networks/create", {"Name": "net"}).status == 201
+        assert not bridges(host)  # nobody has used one yet
+        with container(one, "net"):
+            assert "engine0" in bridges(host)
+            assert one.shell(f"ping -c 1 -W 9 {gateway} >/dev/null && echo here", **ON_NET) == "here"
+            one.restart()
+            assert "engine0" in bridges(host)
+    assert not bridges(host)
+
+
+ON_NET = {"HostConfig": {"NetworkMode": "net"}}
+
+
+def test_a_default_bridge_that_cannot_be_keeps_no_other_network_from_its_containers(host: Namespaces, world) -> None:
+    """It was there at the start."""
+    _batch(host, "addr add 10.44.0.5/24 dev lan0")
+    with daemon(host, world.directory(), "--bridge", "lan0") as one:
+        one.import_busybox()
+        created(one, "net")
+        _batch(host, "link delete lan0")
+        assert one.shell("ls /sys/class/net | grep -c eth0", **ON_NET) == "1"
+        assert "the default bridge could not be set up: bridge device with non default name lan0" in one.log
+
+
+def test_a_port_is_published_at_the_gateway_of_a_network_that_nobody_was_in(host: Namespaces, world) -> None:
+    """Its own network's, another's, the default one's; and again by a daemon that starts."""
+    with daemon(host, world.directory()) as one:
+        one.import_busybox()
+        default = one.request("GET", "/networks/bridge").json()["IPAM"]["Config"][0]["Gateway"]
+        gateways = ["10.77.0.1", "10.78.0.1", default]
+        for name, subnet_ in (("net", "10.77.0.0/24"), ("other", "10.78.0.0/24")):
+            body = {"Name": name, "IPAM": pool(subnet_)}
+            assert one.request("POST", "/networks/create", body).status == 201
+        with container(one, "net", [f"{each}:8080:80" for each in gateways]) as place:
+            assert [each["HostIp"] for each in place.ports["80/tcp"]] == gateways
+            assert one.request("POST", f"/containers/{place.id}/stop?t=0").status == 204
+            one.restart()
+            one.begin(place.id)
+            one.restart()
+            assert [each["HostIp"] for each in one.inspect(place.id)["NetworkSettings"]["Ports"]["80/tcp"]] == gateways
+            assert "could not be" not in one.log and "has taken" not in one.log
+
+
+def test_a_daemon_of_dockerds_name_has_its_bridges_from_the_start(host: Namespaces, world) -> None:
+    """docker0, and those of networks from their creation on; they go with it, and the next one has them all again."""
+    root = world.directory()
+    with daemon(host, root, kind=Dockerd) as one:
+        assert bridges(host) == {"docker0"}
+        bridge = one.request("GET", "/networks/bridge").json()
+        assert bridge["Options"]["com.docker.network.bridge.name"] == "docker0"
+        identifier = one.request("POST", "/networks/create", {"Name": "net"}).json()["Id"]
+        name = f"br-{identifier[:12]}"
+        assert bridges(host) == {"docker0", name}
+        _batch(host, "link add br-wrong type veth peer name other")
+        body = {"Name": "bad", "Options": {"com.docker.network.bridge.name": "br-wrong"}}
+        refused = one.request("POST", "/networks/create", body)
+        assert refused.status == 500 and "is not a bridge" in refused.message
+        _batch(host, "link delete br-wrong")
+        assert {each["Name"] for each in one.request("GET", "/networks").json()} == {"bridge", "host", "none", "net"}
+        one.restart()
+        assert bridges(host) == {"docker0", name}
+        assert one.request("DELETE", "/networks/net").status == 204
+        assert bridges(host) == {"docker0"}
+    assert not bridges(host)
+    with daemon(host, root) as one:  # by its own name it makes nothing, and the subnet is the same
+        assert not bridges(host)
+        assert one.request("GET", "/networks/bridge").json()["IPAM"]["Config"] == bridge["IPAM"]["Config"]
+
+
+def test_a_bridge_of_another_name_goes_when_the_daemon_is_called_otherwise(host: Namespaces, world) -> None:
+    """After a crash, too: one subnet is never on two bridges."""
+    root = world.directory()
+    with daemon(host, root) as one:
+        one.import_busybox()
+        with container(one):
+            assert bridges(host) == {"engine0"}
+        one.kill9()
+        one.start()
+        one.kill9()
+        assert bridges(host) == {"engine0"}
+        with daemon(host, root, kind=Dockerd):
+            assert bridges(host) == {"docker0"}
+        one.start()
+    assert not bridges(host)
+
+
+@pytest.mark.parametrize("of", ["dockerd", "an engine that is gone"])
+def test_a_daemon_of_dockerds_name_takes_over_a_docker0_that_is_there(host: Namespaces, world, of: str) -> None:
+    """With its addresses; what dockerd has made stays when the daemon goes."""
+    _batch(host, "link add docker0 type bridge", "addr add 10.79.0.9/24 dev docker0", "link set docker0 up")
+    if of != "dockerd":
+        _batch(host, f"link set docker0 alias engine:{'d' * 64}")
+    with daemon(host, world.directory(), "--ipv6", "--fixed-cidr-v6", "fe80::/64", kind=Dockerd) as one:
+        four, six = one.request("GET", "/networks/bridge").json()["IPAM"]["Config"]
+        assert four == {"Subnet": "10.79.0.0/24", "Gateway": "10.79.0.9"}
+        assert six["Subnet"] == "fe80::/64" and six["Gateway"] in of_link(host, "docker0")
+        one.import_busybox()
+        script = "ip -o -4 addr show eth0; ip route show default"
+        said = one.shell(script, HostConfig={"NetworkMode": "bridge"})
+        assert "10.79.0.1/24" in said and "via 10.79.0.9" in said
+    assert bridges(host) == ({"docker0"} if of == "dockerd" else set())
+
+
+def of_link(place: Namespaces, device: str) -> set[str]:
+    """The addresses of one of that host's links."""
+    said = run(place, "ip", "-o", "addr", "show", "dev", device).stdout
+    return {line.split()[3].partition("/")[0] for line in said.splitlines()}
+
+
+def test_the_subnets_stay_when_a_daemon_starts_with_other_pools(host: Namespaces, world) -> None:
+    """That of the default network, and those of others."""
+    root = world.directory()
+    with daemon(host, root, "--ipv6", "--default-address-pool", "base=10.80.0.0/16,size=24") as one:
+        created(one, "net")
+        before = [one.request("GET", f"/networks/{name}").json()["IPAM"] for name in ("bridge", "net")]
+        one.stop()
+        one.options = ("--ipv6", "--default-address-pool", "base=10.81.0.0/16,size=24")
+        one.start()
+        assert [one.request("GET", f"/networks/{name}").json()["IPAM"] for name in ("bridge", "net")] == before
+        one.stop()
+        one.options = ()
+        one.start()
+        assert one.request("GET", "/networks/bridge").json()["IPAM"]["Config"] == before[0]["Config"][:1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--bridge", "nobr0"), "bridge device with non default name nobr0 must be created manually"),
+        (
+            ("--bridge", "lan0", "--ipv6", "--fixed-cidr-v6", "fd55::/60"),
+            "fixed-cidr-v6=fd55::/60 is outside any subnet implied by addresses on the user-managed default bridge",
+        ),
+        (
+            ("--bridge", "lan0", "--ipv6", "--fixed-cidr-v6", "fd56::/64"),
+            "fixed-cidr-v6=fd56::/64 is outside any subnet implied by addresses on the user-managed default bridge",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", [Daemon, Dockerd])
+def test_a_default_network_that_cannot_be_ends_the_start(
+    host: Namespaces, world, kind: type[Daemon], options: tuple[str, ...], words: str
+) -> None:
+    """What the settings say of it may contradict the host, or itself; as with dockerd the daemon does not come up."""
+    _batch(host, "addr add 10.44.0.5/24 dev lan0", "addr add fd55::5/64 dev lan0 nodad")
+    one = kind(world.directory(), host, options).start(wait=False)
+    assert one.process.wait(60) == 1
+    assert f'error creating default "bridge" network: {words}' in one.log
+    assert not bridges(host)
 
 
 def test_a_daemon_takes_the_next_subnet_where_the_host_has_the_first(host: Namespaces, world) -> None:

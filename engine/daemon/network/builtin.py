@@ -10,14 +10,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from engine.daemon.network import pools
 from engine.daemon.network.addresses import Subnet, parse_address, show_address
 from engine.daemon.network.drivers import bridge
 from engine.daemon.network.drivers.options import MTU
 from engine.daemon.network.ipam import Space
-from engine.daemon.network.joining import GATEWAYS, LINK_LOCAL
+from engine.daemon.network.joining import GATEWAYS
 from engine.daemon.network.record import DEFAULT, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.dataclass import replace
@@ -29,6 +29,7 @@ from engine.settings.every import Settings
 log = logging.getLogger(__name__)
 
 _DEVICE = "engine"  # followed by a number, as several engines may share a host
+_DOCKERDS = "docker0"
 _DRIVERS = {"host": "host", "none": "null"}
 
 
@@ -63,13 +64,16 @@ def _bridge(
     old: Network | None, others: Iterable[Network], around: Surroundings, settings: Settings, engine_id: str
 ) -> Network:
     others = list(others)
-    device = settings.bridge or _device(old, {network.device for network in others} | around.devices)
+    device = settings.bridge or _device(old, {network.device for network in others}, around, settings)
     taken = [Subnet.parse(pool.subnet) for network in others if not network.config_only for pool in network.pools]
-    kept = {pool.subnet: pool for pool in old.pools} if old is not None else {}
     found = []
     for version in (4, 6) if settings.ipv6 else (4,):
-        asked = _asked(version, settings)
-        found.append(_pool(version, asked, kept, taken, around, settings, engine_id))
+        own, fixed, gateway = _asked(version, settings)
+        if not own and settings.bridge:
+            own = preferred(_addresses_of(device, version, fixed), fixed)
+        elif not own:
+            own = _previous(version, device, fixed, old, taken, around)
+        found.append(_pool(version, (own, fixed, gateway), taken, around, settings, engine_id))
     return replace(
         old or _new(DEFAULT, "bridge"),
         device=device,
@@ -79,8 +83,15 @@ def _bridge(
     )
 
 
-def _device(old: Network | None, taken: Collection[str]) -> str:
-    """The previous device's name, if it is an `engineN` that nothing else has; else the first free `engineN`."""
+def _device(old: Network | None, others: set[str], around: Surroundings, settings: Settings) -> str:
+    """`docker0` for a daemon of dockerd's name, whoever made that.
+
+    Otherwise, and where another network has it, the previous device's name, if it is an `engineN` that nothing else
+    has; else the first free `engineN`. others: the devices of other networks
+    """
+    if settings.as_dockerd and _DOCKERDS not in others:
+        return _DOCKERDS
+    taken = others | around.devices
     if old is not None and old.device.startswith(_DEVICE) and old.device not in taken:
         return old.device
     return next(name for name in (f"{_DEVICE}{number}" for number in itertools.count()) if name not in taken)
@@ -108,10 +119,41 @@ def _word(value: bool) -> str:
 def _asked(version: int, settings: Settings) -> tuple[str, str, str]:
     """The bridge's own address with its prefix length, the containers' range, their gateway; each empty for none."""
     if version == 4:
-        own, fixed, gateway = settings.bip, settings.fixed_cidr, settings.default_gateway
-    else:
-        own, fixed, gateway = settings.bip6, settings.fixed_cidr_v6, settings.default_gateway_v6
-    return own or preferred(_addresses_of(settings.bridge, version), fixed), fixed, gateway
+        return settings.bip, settings.fixed_cidr, settings.default_gateway
+    return settings.bip6, settings.fixed_cidr_v6, settings.default_gateway_v6
+
+
+def _previous(
+    version: int, device: str, fixed: str, old: Network | None, taken: list[Subnet], around: Surroundings
+) -> str:
+    """The address with prefix length that the engine's own bridge has or had, if it may stay; else empty.
+
+    That is an address of a `docker0` that is there, or that of the network as it was. As with dockerd it stays when the
+    address pools change, and a range of containers outside of it puts an end to it, or enlarges its subnet.
+    """
+    there = _addresses_of(device, version, fixed) if device == _DOCKERDS and device in _links() else []
+    given = [each for each in there if not _overlaps(each, taken)]
+    if not given and old is not None:
+        had = (f"{pool.gateway}/{pool.subnet.partition('/')[2]}" for pool in old.pools if pool.gateway)
+        busy = [*taken, *around.near, *around.far]
+        given = [each for each in had if (":" in each) == (version == 6) and not _overlaps(each, busy)]
+    found = preferred(given, fixed)
+    if not found or not fixed:
+        return found
+    inner, outer = Subnet.parse(fixed), Subnet.parse(found)
+    if inner.first not in outer:
+        return ""
+    return f"{found.partition('/')[0]}/{min(inner.bits, outer.bits)}"
+
+
+def _overlaps(text: str, others: Iterable[Subnet]) -> bool:
+    subnet = Subnet.parse(text)
+    return any(subnet.overlaps(other) for other in others)
+
+
+def _links() -> set[str]:
+    """The names of the host's links."""
+    return {name for _, name in socket.if_nameindex()}
 
 
 def preferred(given: list[str], fixed: str) -> str:
@@ -131,13 +173,11 @@ def preferred(given: list[str], fixed: str) -> str:
     return given[0] if given else ""
 
 
-def _addresses_of(device: str, version: int) -> list[str]:
-    """The addresses with prefix lengths of an existing bridge that the daemon did not make; none for an empty name.
+def _addresses_of(device: str, version: int, fixed: str) -> list[str]:
+    """The addresses with prefix lengths of an existing bridge. fixed: the containers' range, empty for none
 
     Raises SystemFailure where the bridge does not exist.
     """
-    if not device:
-        return []
     try:
         index = socket.if_nametoindex(device)
         with Netlink() as netlink:
@@ -147,15 +187,15 @@ def _addresses_of(device: str, version: int) -> list[str]:
             f"bridge device with non default name {device} must be created manually: {error}"
         ) from error
     found = [(each, parse_address(each.address)) for each in here]
-    # Every link has link-local addresses, and they are no subnet of a network.
-    usable = (each for each, (of, number) in found if of == version and number not in LINK_LOCAL[version])
+    # Every link has an address of this subnet, which is a network's only where the containers have theirs there.
+    local = version == 6 and not (fixed and Subnet.parse(fixed).first in bridge.LINK_LOCAL)
+    usable = (each for each, (of, number) in found if of == version and not (local and number in bridge.LINK_LOCAL))
     return [f"{each.address}/{each.prefix}" for each in usable]
 
 
 def _pool(
     version: int,
     asked: tuple[str, str, str],
-    kept: dict[str, Pool],
     taken: list[Subnet],
     around: Surroundings,
     settings: Settings,
@@ -168,7 +208,8 @@ def _pool(
     elif inner is not None:
         subnet, address = inner, ""
     else:
-        subnet, address = _chosen(version, kept, taken, around, settings, engine_id), ""
+        sources = pools.sources(settings.default_address_pools, engine_id)
+        subnet, address = pools.choose(sources, version, taken, around), ""
     if inner is not None and not (inner.version == version and inner.first in subnet and inner.last in subnet):
         _pass_over(version, fixed, subnet, settings)
         inner = None
@@ -193,25 +234,6 @@ def _check_overlap(subnet: Subnet, taken: list[Subnet]) -> None:
     for other in taken:
         if subnet.overlaps(other):
             raise Conflict(f"the default network's subnet {subnet} overlaps {other}, which another network has")
-
-
-def _chosen(
-    version: int,
-    kept: dict[str, Pool],
-    taken: list[Subnet],
-    around: Surroundings,
-    settings: Settings,
-    engine_id: str,
-) -> Subnet:
-    """The previous subnet, unless the host now reaches something else there; or else a new one from the pools."""
-    sources = pools.sources(settings.default_address_pools, engine_id)
-    busy = [*taken, *around.near, *around.far]
-    for text in kept:
-        subnet = Subnet.parse(text)
-        within = any(source.base.overlaps(subnet) and source.bits == subnet.bits for source in sources)
-        if subnet.version == version and within and not any(subnet.overlaps(other) for other in busy):
-            return subnet
-    return pools.choose(sources, version, taken, around)
 
 
 def _first(subnet: Subnet) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from engine.daemon.network.addresses import Subnet, parse_address
 from engine.daemon.network.drivers import bridge, options, parents
 from engine.daemon.network.record import Endpoint, Network
+from engine.dataclass import replace
 from engine.errors import SystemFailure
 from engine.kernel import modprobe, reasons
 from engine.kernel.netlink import addresses, links
@@ -21,7 +22,6 @@ from engine.kernel.netlink.socket import Netlink
 log = logging.getLogger(__name__)
 
 _MARK = "engine:"
-_LINK_LOCAL = "fe80:"
 _SYSCTLS = "/proc/sys/net/ipv6/conf"
 _LOCAL_MAC = 0x02
 
@@ -107,9 +107,12 @@ def idle_bridges(present: Iterable[Link], ours: Iterable[int]) -> set[int]:
 
 
 def _make_room(netlink: Netlink, network: Network) -> None:
-    """Remove idle bridges of other engines that have this network's addresses, which were chosen in spite of them."""
+    """Remove idle bridges of engines that have this network's addresses, which were chosen in spite of them.
+
+    One of this engine's own is that of the network under another name, as the daemon's own name says it.
+    """
     every = list(links.every(netlink))
-    idle = idle_bridges(every, [link.index for link in every if link.alias == mark(network)])
+    idle = idle_bridges(every, ())
     subnets = [Subnet.parse(pool.subnet) for pool in network.pools]
     for each in addresses.addresses(netlink):
         around = Subnet.around(*parse_address(each.address), each.prefix)
@@ -127,7 +130,7 @@ def _make_bridge(netlink: Netlink, network: Network) -> bool:
     if found is None:
         _make_room(netlink, network)
         found = _new_bridge(netlink, network, mtu)
-    _check_bridge(network, found)
+    found = _own_bridge(netlink, network, found)
     if made or found.alias == mark(network):
         _keep_apart(network)
     requests = []
@@ -135,17 +138,26 @@ def _make_bridge(netlink: Netlink, network: Network) -> bool:
         requests.append(links.change(found.index, mtu=mtu))
     there = {(each.address, each.prefix) for each in addresses.addresses(netlink) if each.link == found.index}
     wanted = set(bridge.addresses(network))
+    own6 = {address for address, _ in wanted if ":" in address}  # the length of its prefix says little once it is there
     if network.builtin and found.alias == mark(network):
         # The default network gets other addresses, while no container is in it, when the host now reaches its subnet
         # elsewhere.
-        stale = {pair for pair in there - wanted if not pair[0].startswith(_LINK_LOCAL)}
+        stale = {pair for pair in there - wanted if not _of_every_link(pair[0]) and pair[0] not in own6}
         requests += [addresses.remove(found.index, address, bits) for address, bits in sorted(stale)]
-    requests += [addresses.add(found.index, address, bits) for address, bits in sorted(wanted - there)]
+    known = {address for address, _ in there}
+    missing = (pair for pair in wanted - there if not (pair[0] in own6 and pair[0] in known))
+    requests += [addresses.add(found.index, address, bits) for address, bits in sorted(missing)]
     if not found.up:
         requests.append(links.change(found.index, up=True))
     if requests:
         netlink.send(requests)
     return made
+
+
+def _of_every_link(address: str) -> bool:
+    """Whether it is an address that the kernel gives to every link."""
+    version, number = parse_address(address)
+    return version == 6 and number in bridge.LINK_LOCAL
 
 
 def _new_bridge(netlink: Netlink, network: Network, mtu: int) -> Link:
@@ -158,12 +170,17 @@ def _new_bridge(netlink: Netlink, network: Network, mtu: int) -> Link:
     return found
 
 
-def _check_bridge(network: Network, found: Link) -> None:
+def _own_bridge(netlink: Netlink, network: Network, found: Link) -> Link:
+    """The bridge that was found, which the default network takes over from an engine that has left it behind empty."""
     if found.kind != "bridge":
         raise SystemFailure(f"the interface {network.device} exists and is not a bridge")
-    if belongs_to_another(network, found):
+    if not belongs_to_another(network, found):
+        return found
+    if not network.builtin or found.index not in idle_bridges(links.every(netlink), ()):
         other = found.alias.removeprefix(_MARK)
         raise SystemFailure(f"the bridge {network.device} belongs to another network: {other[:12]}")
+    netlink.send((links.change(found.index, alias=mark(network)),))
+    return replace(found, alias=mark(network))
 
 
 def _keep_apart(network: Network) -> None:

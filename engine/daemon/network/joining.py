@@ -14,7 +14,7 @@ from engine.daemon.network.addresses import Subnet, canonical, parse_address, sh
 from engine.daemon.network.drivers import options
 from engine.daemon.network.drivers.endpointoptions import IFNAME
 from engine.daemon.network.ipam import Addresses, Space
-from engine.daemon.network.record import AskedEndpoint, Endpoint, IPAMConfig, Network, Published
+from engine.daemon.network.record import AskedEndpoint, Endpoint, IPAMConfig, Network
 from engine.errors import EngineError, Forbidden, Invalid
 
 # Auxiliary addresses with these names are the containers' gateway in place of the bridge (--default-gateway).
@@ -31,7 +31,6 @@ def make(
     addresses: Addresses,
     container_id: str,
     settings: AskedEndpoint,
-    ports: tuple[Published, ...],
     beside: Iterable[Endpoint],
     reserved: Iterable[str] = (),
     *,
@@ -84,7 +83,6 @@ def make(
         priority=priority,
         names=names,
         driver_opts=given,
-        ports=ports,
         link_local=link_local,
     )
 

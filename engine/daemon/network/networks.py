@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from engine.annotating import Any, Protocol
 from engine.daemon import locks
-from engine.daemon.network.record import DEFAULT, AskedEndpoint, Endpoint, Network, Published
+from engine.daemon.network.record import DEFAULT, AskedEndpoint, Endpoint, Network
 from engine.daemon.runtime.events import Events
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
@@ -158,6 +158,11 @@ class Networks:
         if not network.config_only:
             self._tell("destroy", network)
 
+    def stays(self, network: Network) -> bool:
+        """Whether a network is there, and is not being removed."""
+        with self._lock:
+            return network.id in self._networks and network.id not in self._going
+
     def _check_removal(self, network: Network) -> None:
         if network.builtin:
             raise Forbidden(f"{network.name} is a pre-defined network and cannot be removed")
@@ -216,7 +221,6 @@ class Networks:
         self,
         container_id: str,
         wanted: Mapping[str, AskedEndpoint],
-        ports: Mapping[str, tuple[Published, ...]] | None = None,
         *,
         ipv6: bool = True,
     ) -> tuple[Endpoint, ...]:
@@ -224,7 +228,6 @@ class Networks:
 
         wanted: name or id of a network → its complete EndpointSettings (`IPAMConfig`, `MacAddress`, `GwPriority` and
             `DriverOpts` are obeyed, `DNSNames` become the endpoint's names)
-        ports: by the same keys, what is published through that endpoint, where that is known already
         ipv6: whether the container takes addresses of IPv6
 
         Each endpoint has its addresses, gateways, MAC address, the interface's name in the container (`eth0`: the
@@ -242,22 +245,26 @@ class Networks:
                     network = self._joinable(network, beside, wanted[reference])
                     addresses = self._addresses_of(network)
                     assert isinstance(addresses, ipam.Addresses)  # no other class is ever put there
-                    asked = wanted[reference], (ports or {}).get(reference, ())
-                    made.append(joining.make(network, addresses, container_id, *asked, beside, reserved, ipv6=ipv6))
+                    asked = wanted[reference]
+                    made.append(joining.make(network, addresses, container_id, asked, beside, reserved, ipv6=ipv6))
                 self._add(made)
             except BaseException:
                 self._give_back(made)
                 raise
             return tuple(made)
 
+    def begin(self) -> Network:
+        """The default network as it is from now on, for whoever needs its device. Raises what `find` raises.
+
+        It may have been settled long ago. Since then the host may have come to reach its subnet, or to have its device.
+        """
+        if not self._begun:
+            self._begun, self._settled = True, False
+        return self.find(DEFAULT)
+
     def _found(self, wanted: Iterable[str]) -> list[tuple[Network, str]]:
         found = [(self.find(reference), reference) for reference in wanted]
-        if self._begun or not any(network.name == DEFAULT for network, _ in found):
-            return found
-        # The default network may have been settled long ago. Since then the host may have come to reach its subnet, or
-        # to have its device.
-        self._begun, self._settled = True, False
-        return [(self.find(reference), reference) for reference in wanted]
+        return [(self.begin() if network.name == DEFAULT else network, reference) for network, reference in found]
 
     def _joinable(self, network: Network, beside: list[Endpoint], settings: AskedEndpoint) -> Network:
         """The network's current record. beside: the container's other endpoints. Raises NotFound, Forbidden."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from engine.daemon import locks
 from engine.daemon.network import filters
-from engine.daemon.network.record import Network
+from engine.daemon.network.record import DEFAULT, Network
 from engine.daemon.parts import NetworkParts
 from engine.errors import Conflict, EngineError
 
@@ -42,14 +42,17 @@ def prune(engine: NetworkParts, asked: Mapping[str, tuple[str, ...]]) -> list[Ne
     return removed
 
 
-def put_away(engine: NetworkParts) -> None:
+def put_away(engine: NetworkParts, *, asleep: bool) -> None:
     """Remove the rules and devices of networks without containers; the next daemon makes them again if it needs them.
 
-    A daemon may be stopped for good: its bridges would keep their addresses from everybody.
+    A daemon may be stopped for good: its bridges would keep their addresses from everybody. While it is only asleep,
+    containers of other networks may call the host by the default bridge's address.
     """
     networks = engine.networks.all()
+    called = asleep and any(endpoint.interface for endpoint in engine.networks.endpoints())
     for network in networks:
-        if engine.wiring.knows(network) and not engine.networks.endpoints(network.id):
+        idle = not engine.networks.endpoints(network.id) and not (called and network.name == DEFAULT)
+        if engine.wiring.knows(network) and idle:
             try:
                 engine.firewall.close_network(network)
                 engine.wiring.remove(network, networks)

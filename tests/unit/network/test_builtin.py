@@ -209,16 +209,84 @@ def test_of_several_addresses_of_a_given_bridge_one_is_chosen(given, fixed, want
     assert builtin.preferred(given, fixed) == wanted
 
 
+def bridges(monkeypatch, **addresses):
+    """What the host's bridges have: name → addresses."""
+    monkeypatch.setattr(builtin, "_links", addresses.keys)
+    monkeypatch.setattr(
+        builtin,
+        "_addresses_of",
+        lambda device, version, fixed: [each for each in addresses[device] if (":" in each) == (version == 6)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "changed", "pools"),
+    [
+        ([], {}, [Pool("172.17.0.0/16", "", "172.17.0.1")]),
+        (["10.6.176.88/24"], {}, [Pool("10.6.176.0/24", "", "10.6.176.88")]),
+        (
+            ["10.6.176.88/20", "fd09::8888/56"],
+            {"fixed_cidr": "10.6.176.0/24", "fixed_cidr_v6": "fd09::/64", "ipv6": True},
+            [Pool("10.6.176.0/20", "10.6.176.0/24", "10.6.176.88"), Pool("fd09::/56", "fd09::/64", "fd09::8888")],
+        ),
+        (
+            ["10.6.176.88/20"],
+            {"fixed_cidr": "10.6.176.0/24", "bip": "10.6.176.99/24"},
+            [Pool("10.6.176.0/24", "10.6.176.0/24", "10.6.176.99")],
+        ),
+        (
+            ["10.6.176.88/24", "fd09::8888/64"],
+            {"fixed_cidr": "10.6.176.0/20", "fixed_cidr_v6": "fd09::/56", "ipv6": True},
+            [Pool("10.6.176.0/20", "10.6.176.0/20", "10.6.176.88"), Pool("fd09::/56", "fd09::/56", "fd09::8888")],
+        ),
+        (["10.6.176.88/24"], {"fixed_cidr": "10.6.177.0/24"}, [Pool("10.6.177.0/24", "10.6.177.0/24", "10.6.177.1")]),
+    ],
+)
+def test_a_daemon_of_dockerds_name_takes_over_a_docker0_that_is_there(opened, monkeypatch, given, changed, pools):
+    """The cases of dockerd's own test; an engine of another name has a bridge of its own beside it."""
+    bridges(monkeypatch, **({"docker0": given} if given else {}))
+    found = bridge(opened(as_dockerd=True, **changed))
+    assert (found.device, list(found.pools)) == ("docker0", pools)
+    assert found.options["com.docker.network.bridge.name"] == "docker0"
+    assert bridge(opened()).device == "engine0"
+
+
+def test_a_docker0_with_the_addresses_of_another_network_of_ours_keeps_them_from_nobody(opened, monkeypatch):
+    opened().create({"Name": "net", **subnet("10.6.0.0/24")})
+    bridges(monkeypatch, docker0=["10.6.0.1/24"])
+    assert bridge(opened(as_dockerd=True)).pools[0].subnet == "172.17.0.0/16"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pool"),
+    [
+        ({"default_address_pools": ("10.44.0.0/16,24",)}, {}, Pool("10.44.0.0/24", "", "10.44.0.1")),
+        (
+            {"default_address_pools": ("10.44.0.0/16,24",)},
+            {"default_address_pools": ("10.45.0.0/16,24",)},
+            Pool("10.44.0.0/24", "", "10.44.0.1"),
+        ),
+        ({"bip": "10.5.0.9/24"}, {}, Pool("10.5.0.0/24", "", "10.5.0.9")),
+        ({"bip": "10.5.0.9/20"}, {"fixed_cidr": "10.5.1.0/24"}, Pool("10.5.0.0/20", "10.5.1.0/24", "10.5.0.9")),
+        ({"bip": "10.5.0.9/24"}, {"fixed_cidr": "10.6.1.0/24"}, Pool("10.6.1.0/24", "10.6.1.0/24", "10.6.1.1")),
+    ],
+)
+def test_the_subnet_stays_when_the_pools_change(opened, before, after, pool):
+    """As that of dockerd does, whose bridge keeps its address; so does one that a setting has named once."""
+    bridge(opened(**before))
+    assert bridge(opened(**after)).pools == (pool,)
+
+
 @pytest.mark.parametrize("fixed", ["10.6.0.0/16", "10.7.0.0/24"])
 def test_a_range_outside_of_a_given_bridge_is_passed_over_with_a_warning(opened, monkeypatch, caplog, fixed):
-    monkeypatch.setattr(builtin, "_addresses_of", lambda device, version: ["10.6.1.1/24"])
+    monkeypatch.setattr(builtin, "_addresses_of", lambda device, version, fixed: ["10.6.1.1/24"])
     assert bridge(opened(bridge="br9", fixed_cidr=fixed)).pools == (Pool("10.6.1.0/24", "", "10.6.1.1"),)
     assert f"fixed-cidr={fixed} is outside any subnet implied by addresses on the user-managed" in caplog.text
 
 
 def test_a_range_of_ipv6_outside_of_a_given_bridge_is_refused_in_words(opened, monkeypatch):
     monkeypatch.setattr(
-        builtin, "_addresses_of", lambda device, version: ["fd09::1/64"] if version == 6 else ["10.6.1.1/24"]
+        builtin, "_addresses_of", lambda device, version, fixed: ["fd09::1/64"] if version == 6 else ["10.6.1.1/24"]
     )
     with pytest.raises(
         Invalid, match=r"^fixed-cidr-v6=fd0a::/80 is outside any subnet implied by addresses on the user"

@@ -27,10 +27,10 @@ def remove(networks, network):
 
 def test_networks_and_endpoints_are_there_after_a_start(networks, opened):
     network = make(networks, **subnet("10.1.0.0/24"), Labels={"a": "b"}, Options={"c": "d"}, EnableIPv6=True)
-    ports = {"net": (Published(80, "tcp", "0.0.0.0", 8080),)}
-    joined = networks.join(
-        ONE, {"net": endpoint(DNSNames=["web", "111"], DriverOpts={"x": "y"}), "bridge": endpoint()}, ports
-    )
+    wanted = {"net": endpoint(DNSNames=["web", "111"], DriverOpts={"x": "y"}), "bridge": endpoint()}
+    first, second = networks.join(ONE, wanted)
+    joined = replace(first, ports=(Published(80, "tcp", "0.0.0.0", 8080),)), second
+    networks.update(joined[0])
     again = opened()
     assert again.all() == networks.all() and network in again.all()
     assert tuple(again.endpoints()) == joined

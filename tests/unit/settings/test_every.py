@@ -39,7 +39,7 @@ def test_the_readme_shows_the_options_as_they_are_declared():
 def test_every_setting_has_one_option_and_every_option_a_setting():
     kept = [each for each in (*every.OPTIONS, *every.FILE_ONLY) if each.key and each not in elsewhere.OPTIONS]
     keys = [option.key.rpartition(".")[2].replace("-", "_") for option in kept]
-    assert sorted([*keys, "notes", "unguarded"]) == sorted(each.name for each in fields(every.Settings))
+    assert sorted([*keys, "as_dockerd", "notes", "unguarded"]) == sorted(each.name for each in fields(every.Settings))
 
 
 def test_the_help_text_fits_a_page_and_names_every_option():
@@ -221,6 +221,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "cdi-spec-dirs": ("/etc/cdi",),
         "runtimes": ('crun=["/c"]',),
         "unguarded": False,
+        "as_dockerd": False,
         "notes": (),
         **document["proxies"],
     }

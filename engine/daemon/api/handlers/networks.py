@@ -11,12 +11,13 @@ from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import NETWORK_CONNECT, NETWORK_CREATE, NETWORK_DISCONNECT
 from engine.daemon.containers.endpoints import connect as connecting
 from engine.daemon.containers.endpoints import disconnect as disconnecting
+from engine.daemon.containers.endpoints import wires
 from engine.daemon.jsontext import Object
 from engine.daemon.network import filters, shown
 from engine.daemon.network import remove as removal
 from engine.daemon.network.record import Network
 from engine.daemon.parts import DaemonParts
-from engine.errors import Invalid, NotFound
+from engine.errors import EngineError, Invalid, NotFound
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("", "0", "f", "F", "FALSE", "false", "False")
@@ -53,9 +54,15 @@ def _inspected(engine: DaemonParts, network: Network, status: Object) -> Object:
 
 
 def create(engine: DaemonParts, request: Request) -> Response:
-    """POST /networks/create: make a user-defined network."""
+    """POST /networks/create: make a user-defined network; under dockerd's name its device is there from now on."""
     body = versions.created_network(request.version, request.required_json(NETWORK_CREATE))
     network, warning = engine.networks.create(body)
+    if engine.settings.as_dockerd:
+        try:
+            wires.bring_up(engine, network)
+        except EngineError:
+            removal.remove(engine, network)
+            raise
     return Json({"Id": network.id, "Warning": warning}, 201)
 
 

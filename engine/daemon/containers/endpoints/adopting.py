@@ -44,7 +44,6 @@ def adopt(engine: EndpointParts) -> None:
     published = {
         container.id: [each for _, endpoint in places for each in endpoint.ports] for container, places in pairs.items()
     }
-    engine.ports.adopt({container: ports for container, ports in published.items() if ports})
     networks = {network.id: network for places in pairs.values() for network, _ in places}
     endpoints = [endpoint for places in pairs.values() for _, endpoint in places]
     bridges = [network for network in networks.values() if network.driver == "bridge"]
@@ -53,6 +52,9 @@ def adopt(engine: EndpointParts) -> None:
     _try("the firewall rules could not be restored", engine.firewall.sync, bridges, endpoints)
     for network in networks.values():
         _try(f"the device of network {network.name} could not be set up", wires.bring_up, engine, network)
+    places_of_ports = {port.host_ip for ports in published.values() for port in ports}
+    _try("the bridges of published ports could not be set up", wires.bring_up_gateways, engine, places_of_ports)
+    engine.ports.adopt({container: ports for container, ports in published.items() if ports})
     for container, places in pairs.items():
         _try(f"the ports of container {container.id} could not be published", moving.settle, engine, container)
         _try(f"the ports of container {container.id} could not be served", _lead, engine, container)

@@ -74,12 +74,11 @@ def _gateways(engine: EndpointParts, container: Container) -> tuple[str, ...]:
     """
     if not hosts.asks_for_gateway(container):
         return ()
+    if not engine.settings.host_gateway_ips and engine.networks.has_default:
+        wires.bring_up(engine, engine.networks.begin())
     found = gateways(engine)
-    network = requested.find(engine, DEFAULT)
     if not found:
         raise EngineError(_NO_GATEWAY)
-    if network is not None and not engine.settings.host_gateway_ips:
-        wires.bring_up(engine, network)
     return found
 
 

@@ -54,6 +54,7 @@ def _publish(
 ) -> None:
     published = endpoint
     try:
+        wires.bring_up_gateways(engine, (request.host_ip for request in requests))
         with wires.Worded(wires.NO_PORT.format(container.name)):
             published = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
             engine.networks.update(published)

@@ -12,8 +12,9 @@ from engine.daemon.containers.endpoints.keeping import keep
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.measured import timed
-from engine.daemon.network.record import DEFAULT, Endpoint, Network, Published, has_resolver
+from engine.daemon.network.record import DEFAULT, Endpoint, Network, has_resolver
 from engine.daemon.parts import EndpointParts
+from engine.dataclass import replace
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded for the few containers that have links
@@ -48,33 +49,33 @@ class Start:
             self._write()
             for network, _ in self._pairs:
                 wires.bring_up(self._engine, network)
+            self._publish()
 
     @timed("network_actions", "allocate")
     def _join(self) -> None:
         engine, container = self._engine, self._container
         networks = wires.networks_of(engine, container)
         self._keep(networks)
-        ports = self._publish(networks)
         wanted = {
             network.id: requested.for_join(container, network, container.networking[network.name])
             for network in networks.values()
         }
-        try:
-            endpoints = engine.networks.join(container.id, wanted, ports, ipv6=hosts.has_ipv6(container))
-        except BaseException:
-            engine.ports.release(container.id)
-            raise
+        endpoints = engine.networks.join(container.id, wanted, ipv6=hosts.has_ipv6(container))
         # The networks are read again: the default one may have moved with its first container.
         self._pairs = tuple((engine.networks.find(endpoint.network), endpoint) for endpoint in endpoints)
 
-    def _publish(self, networks: dict[str, Network]) -> dict[str, tuple[Published, ...]]:
-        """Network's id → the host's ports that the container is given through it."""
+    def _publish(self) -> None:
+        """Hold the host's ports that the container is given; the bridges are there, whose addresses it may name."""
         requests = portspecs.requests(self._container)
-        network = wires.way_out(self._container, networks.values()) if requests else None
+        network = wires.way_out(self._container, [network for network, _ in self._pairs]) if requests else None
         if network is None:
-            return {}
+            return
+        wires.bring_up_gateways(self._engine, (request.host_ip for request in requests))
         with wires.Worded(wires.NO_PORT.format(self._container.name)):
-            return {network.id: self._engine.ports.reserve(self._container.id, network, requests)}
+            ports = self._engine.ports.reserve(self._container.id, network, requests)
+        self._pairs = tuple(
+            (each, replace(endpoint, ports=ports) if each is network else endpoint) for each, endpoint in self._pairs
+        )
 
     def _keep(self, networks: dict[str, Network]) -> None:
         """Save the ids of these very networks in the record; mostly it has them since the creation."""

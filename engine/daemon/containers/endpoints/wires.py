@@ -5,6 +5,7 @@ network's device. Runs in the daemon's threads, under the container's `operation
 starts.
 """
 
+import logging
 from collections.abc import Iterable
 
 from engine.daemon.containers.endpoints import requested
@@ -25,6 +26,8 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
     from engine.daemon.containers.endpoints import legacylinks
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
+
+log = logging.getLogger(__name__)
 
 Pairs = tuple[Pair, ...]
 
@@ -90,9 +93,54 @@ def way_out(container: Container, networks: Iterable[Network]) -> Network | None
 
 
 def bring_up(engine: EndpointParts, network: Network) -> None:
-    """Have the network's device on the host, with its firewall rules, before a container is plugged into it."""
+    """Have the network's device on the host, with its firewall rules, before a container is plugged into it.
+
+    The default bridge comes with the first device of any network: containers of all of them call the host by its
+    address.
+    """
     if engine.wiring.ensure(network):
         engine.wiring.attach(network, engine.networks.endpoints(network.id))
+        if network.name != DEFAULT and engine.networks.has_default:
+            _bring_up_default(engine)
+
+
+def begin(engine: EndpointParts) -> None:
+    """At the daemon's start: raise the error of a default network that cannot be as the settings have it.
+
+    A daemon of dockerd's name has the devices of all its networks from here on.
+    """
+    early = engine.settings.as_dockerd
+    if engine.networks.has_default:
+        with Worded('error creating default "bridge" network: '):
+            network = engine.networks.begin() if early else engine.networks.find(DEFAULT)
+            if early:
+                bring_up(engine, network)
+    for network in engine.networks.all() if early else ():
+        if not engine.wiring.knows(network):
+            try:
+                bring_up(engine, network)
+            except EngineError as error:
+                log.warning("the device of network %s could not be set up: %s", network.name, error)
+
+
+def _bring_up_default(engine: EndpointParts) -> None:
+    try:
+        network = engine.networks.begin()
+        if not engine.wiring.knows(network):
+            bring_up(engine, network)
+    except EngineError as error:  # the other network goes without
+        log.warning("the default bridge could not be set up: %s", error)
+
+
+def bring_up_gateways(engine: EndpointParts, addresses: Iterable[str]) -> None:
+    """Have the bridges whose own addresses are among these, so that ports can be published there."""
+    wanted = set(addresses) - {"", "0.0.0.0", "::"}
+    for network in engine.networks.all() if wanted else ():
+        if network.driver == "bridge" and any(pool.gateway in wanted for pool in network.pools):
+            bring_up(engine, network)
+            if not engine.networks.stays(network):  # no endpoint of it has kept it from going meanwhile
+                engine.firewall.close_network(network)
+                engine.wiring.remove(network)
 
 
 def namespace(pid: int, pid_start: int) -> int:

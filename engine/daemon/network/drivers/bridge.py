@@ -42,7 +42,7 @@ OPTIONS: dict[str, options.Kind] = {
     **dict.fromkeys(HOST_ADDRESSES[4], options.address4),
     **dict.fromkeys(HOST_ADDRESSES[6], options.address6),
 }
-_LINK_LOCAL = Subnet.parse("fe80::/64")
+LINK_LOCAL = Subnet.parse("fe80::/64")
 _MULTICAST = "ff"
 
 
@@ -111,7 +111,7 @@ def _check_pools(network: Network) -> None:
     if families.count(True) > 1 or families.count(False) > 1:
         raise Forbidden("bridge driver doesn't support multiple subnets")
     for pool in network.pools:
-        if pool.subnet != str(_LINK_LOCAL) and Subnet.parse(pool.subnet).overlaps(_LINK_LOCAL):
+        if pool.subnet != str(LINK_LOCAL) and Subnet.parse(pool.subnet).overlaps(LINK_LOCAL):
             raise Invalid(f"'{pool.subnet}' clashes with the Link-Local prefix 'fe80::/64'")
         if ":" in pool.subnet and pool.subnet.startswith(_MULTICAST):
             raise Invalid(f"multicast subnet '{pool.subnet}' is not allowed")
