@@ -1,19 +1,22 @@
 """What the host reaches already is left alone by the daemon's own choices of subnets, at its start and later."""
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.daemon.network import surroundings
+from engine.daemon.network import announcing, surroundings
 from engine.daemon.network.record import Network
 from tests.harness import inplace
 from tests.harness.daemon import Daemon
 from tests.harness.hosts import _batch, run
-from tests.harness.namespaces import Namespaces, entered
+from tests.harness.namespaces import Namespaces, entered, socket_of
+from tests.harness.pace import patient
 from tests.network.places import container, pool
 
+ALL = 3  # ETH_P_ALL
 OWN = Network(id="a" * 64, name="own", driver="bridge", created_ns=1, device="own0")
 
 
@@ -388,3 +391,26 @@ def test_the_settings_of_the_default_network_are_obeyed(host: Namespaces, world)
         said = one.shell(script, HostConfig={"NetworkMode": "bridge"})
         assert "inet 10.55.8.0/16" in said and "inet6 fd55::8:0/64" in said
         assert "default via 10.55.0.9" in said and "default via fd55::1" in said and said.endswith("1300")
+
+
+def test_running_containers_are_announced_by_a_daemon_that_starts(host: Namespaces, world) -> None:
+    """By ARP and as a neighbour of IPv6: the words of the daemon before may have been lost."""
+    with daemon(host, world.directory()) as one:
+        one.import_busybox()
+        body = {
+            "Name": "net",
+            "EnableIPv6": True,
+            "IPAM": {"Config": [{"Subnet": "10.82.0.0/24"}, {"Subnet": "fd82::/64"}]},
+        }
+        name = f"br-{one.request('POST', '/networks/create', body).json()['Id'][:12]}"
+        with container(one, "net") as place:
+            mac = one.inspect(place.id)["NetworkSettings"]["Networks"]["net"]["MacAddress"]
+            one.kill9()
+            heard = set()
+            with socket_of(host.keeper.pid, socket.AF_PACKET, socket.SOCK_RAW) as ear:
+                ear.bind((name, ALL))
+                ear.settimeout(patient(30))
+                one.start()
+                frames = {announcing.gratuitous_arp(mac, place.address), announcing.advertisement(mac, place.address6)}
+                while not frames <= heard:
+                    heard.add(ear.recv(2048)[:86])

@@ -1,6 +1,7 @@
-"""Gratuitous ARP and neighbour advertisements: tell a bridge's other containers that an address has a new MAC address.
+"""Gratuitous ARP and neighbour advertisements: tell an endpoint's neighbours that its addresses have its MAC address.
 
-Runs in the daemon's request threads. A new container gets the lowest free address, which is often one that another
+Runs in the daemon's request threads, and in the main thread at a daemon's start, as the words of an earlier daemon may
+have been lost. A new container gets the lowest free address, which is often one that another
 container has just given back. Its neighbours may remember the old container's MAC address for half a minute more, and
 would send to that. The frames are broadcast from the bridge itself, as the bridge may not yet forward what the new
 container's own link sends. `plugging` sets the entry in the host's own neighbour table.
@@ -9,6 +10,15 @@ container's own link sends. `plugging` sets the entry in the host's own neighbou
 import errno
 import socket
 import struct
+from collections.abc import Callable
+
+from engine.daemon.network.drivers import options
+from engine.daemon.network.record import Endpoint, Network
+from engine.errors import SystemFailure
+from engine.kernel import reasons
+
+Announce = Callable[[Network, Endpoint], None]
+"""`Announcer.announce`."""
 
 _ETHERNET = struct.Struct("!6s6sH")
 _ARP_HEAD = bytes.fromhex("0001 0800 06 04 0001")  # a request, by Ethernet for IPv4
@@ -34,21 +44,27 @@ class Announcer:
     """
 
     def __init__(self) -> None:
-        """Open the socket. Raises OSError."""
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)  # 0: none received
+        """Open the socket. Raises SystemFailure."""
+        try:
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)  # 0: none received
+        except OSError as error:
+            raise SystemFailure(f"cannot open a packet socket: {reasons.of(error)}") from error
 
-    def announce(self, bridge: str, mac: str, addresses: tuple[str, ...]) -> None:
-        """Announce on a bridge that these addresses are at this MAC address.
+    def announce(self, network: Network, endpoint: Endpoint) -> None:
+        """Announce on the network's device that the endpoint's addresses are at its MAC address, if the network does.
 
-        Raises OSError, but not for a link that is gone.
+        Raises SystemFailure, but not for a link that is gone.
         """
-        for address in addresses:
-            frame = advertisement(mac, address) if ":" in address else gratuitous_arp(mac, address)
+        if not options.announces(network.options):
+            return
+        for address in filter(None, (endpoint.ipv4, endpoint.ipv6)):
+            ipv6 = ":" in address
+            frame = advertisement(endpoint.mac, address) if ipv6 else gratuitous_arp(endpoint.mac, address)
             try:
-                self._socket.sendto(frame, socket.MSG_DONTWAIT, (bridge, _IPV6 if ":" in address else _ARP))
+                self._socket.sendto(frame, socket.MSG_DONTWAIT, (network.device, _IPV6 if ipv6 else _ARP))
             except OSError as error:
                 if error.errno not in _LOST:
-                    raise
+                    raise SystemFailure(f"{address} cannot be announced: {reasons.of(error)}") from error
 
 
 def gratuitous_arp(mac: str, address: str) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from engine.daemon.network import gateways
 from engine.daemon.network.addresses import Subnet, canonical, parse_address, show_address
-from engine.daemon.network.drivers import options
+from engine.daemon.network.drivers import endpointoptions, options
 from engine.daemon.network.drivers.endpointoptions import IFNAME
 from engine.daemon.network.ipam import Addresses, Space
 from engine.daemon.network.record import AskedEndpoint, Endpoint, IPAMConfig, Network
@@ -45,6 +45,7 @@ def make(
     """
     priority, names = settings["GwPriority"], tuple(settings.get("DNSNames") or ())
     given = dict(settings["DriverOpts"] or {})
+    ipv6 = ipv6 and not endpointoptions.without_ipv6(given)
     if not network.wired:
         # This endpoint has no row. Each daemon that finds its container makes it again, so its id is derived from fixed
         # values and is the same each time.

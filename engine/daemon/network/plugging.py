@@ -7,11 +7,12 @@ interfaces at the same time: nothing here trusts what it finds in the container,
 
 import contextlib
 import errno
+import logging
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from engine.daemon.network import gateways
-from engine.daemon.network.announcing import Announcer
+from engine.daemon.network.announcing import Announce
 from engine.daemon.network.drivers import endpointoptions, ipvlan, macvlan, options
 from engine.daemon.network.record import Endpoint, Network, Pair
 from engine.dataclass import replace
@@ -21,26 +22,13 @@ from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.message import Request
 from engine.kernel.netlink.socket import Netlink, Refused
 
+log = logging.getLogger(__name__)
+
 _MOST_NAMES = 1024
 # The link is gone meanwhile, or is no longer a port of its bridge.
 _GONE = (errno.ENODEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENETDOWN)
 _IPV6 = os.path.exists("/proc/net/if_inet6")
 _LINK_LOCAL_BITS = {False: 16, True: 64}
-
-
-Announce = Callable[[str, str, tuple[str, ...]], None]
-"""`Announcer.announce`: says on a bridge that a MAC has these addresses."""
-
-
-def announcer() -> Announce:
-    """The function that `plug` announces new addresses with, made once for the life of the daemon.
-
-    Raises SystemFailure.
-    """
-    try:
-        return Announcer().announce
-    except OSError as error:
-        raise SystemFailure(f"cannot open a packet socket: {reasons.of(error)}") from error
 
 
 def plug(
@@ -52,21 +40,28 @@ def plug(
     Returns the endpoints with the names of their interfaces. Raises SystemFailure.
     """
     done: list[Pair] = []
+    before = gateways.choose_gateways(others)
+    routed = False
     with _both(namespace) as (host, inside):
         try:
             for network, endpoint in pairs:
                 done.append((network, _plug(host, inside, network, endpoint, namespace, _names((*others, *done)))))
-            _route(inside, (*others, *done), gateways.choose_gateways(others))
+            routed = True
+            try:
+                _route(inside, (*others, *done), before, replaces=not others)
+            except OSError as error:
+                raise SystemFailure(f"failed to set gateway: {reasons.of(error)}") from error
             for network, endpoint in done:
-                if network.driver == "bridge" and endpoint.id not in unheard and options.announces(network.options):
-                    known = tuple(filter(None, (endpoint.ipv4, endpoint.ipv6)))
-                    announce(network.device, endpoint.mac, known)
+                if network.driver == "bridge" and endpoint.id not in unheard:
+                    announce(network, endpoint)
             for _, endpoint in done:
                 if endpoint.ipv6:
                     addresses.settle(inside, endpoint.ipv6)
         except BaseException as error:
             for network, endpoint in done:
                 _undo(host, inside, network, endpoint, _names(others))
+            if routed:
+                _route_back(inside, others, (*others, *done))
             if isinstance(error, OSError):
                 raise SystemFailure(f"the container's networks cannot be set up: {reasons.of(error)}") from error
             raise
@@ -76,6 +71,7 @@ def plug(
 def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: Sequence[Pair]) -> None:
     """Remove the interface, and set the default routes for `others`, the endpoints that stay. Raises SystemFailure.
 
+    A route that cannot be set is logged: the container may have made its gateway unreachable itself.
     namespace: None where only the host's end of the veth pair is known; the kernel removes the container's end with it
     """
     try:
@@ -86,7 +82,7 @@ def unplug(network: Network, endpoint: Endpoint, namespace: int | None, others: 
             return
         with _both(namespace) as (host, inside):
             _remove(host, inside, network, endpoint, _names(others))
-            _route(inside, others, gateways.choose_gateways((*others, (network, endpoint))))
+            _route_back(inside, others, (*others, (network, endpoint)))
     except OSError as error:
         what = f"the interface {endpoint.interface} of network {network.name}"
         raise SystemFailure(f"{what} cannot be removed: {reasons.of(error)}") from error
@@ -230,10 +226,17 @@ def _configure(network: Network, endpoint: Endpoint, index: int) -> list[Request
     return [*requests, links.change(index, up=True)]
 
 
-def _route(inside: Netlink, pairs: Sequence[Pair], before: tuple[Endpoint | None, Endpoint | None]) -> None:
+def _route(
+    inside: Netlink,
+    pairs: Sequence[Pair],
+    before: tuple[Endpoint | None, Endpoint | None],
+    *,
+    replaces: bool = True,
+) -> None:
     """Set the default routes that differ from those before.
 
-    A route that is no longer wanted went with its interface.
+    A route that is no longer wanted went with its interface. replaces: also a route that no endpoint has had, which is
+    then the container's own; without it the kernel refuses (EEXIST). Raises OSError.
     """
     bare = {endpoint.id for network, endpoint in pairs if gateways.without_gateway(network)}
     requests = []
@@ -242,9 +245,19 @@ def _route(inside: Netlink, pairs: Sequence[Pair], before: tuple[Endpoint | None
             continue
         gateway = chosen.gateway6 if ipv6 else chosen.gateway4
         index = links.index_of(inside, chosen.interface)
-        requests.append(addresses.route(index, "" if chosen.id in bare else gateway, ipv6=bool(ipv6)))
+        replaced = replaces or earlier is not None
+        where = "" if chosen.id in bare else gateway
+        requests.append(addresses.route(index, where, ipv6=bool(ipv6), replaces=replaced))
     if requests:
         inside.send(requests)
+
+
+def _route_back(inside: Netlink, pairs: Sequence[Pair], before: Iterable[Pair]) -> None:
+    """Set the default routes for the endpoints that stay. before: those that there were"""
+    try:
+        _route(inside, pairs, gateways.choose_gateways(before))
+    except OSError as error:
+        log.warning("the default route of container %s could not be moved: %s", pairs[0][1].container, error)
 
 
 def _undo(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, staying: set[str]) -> None:

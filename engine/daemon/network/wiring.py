@@ -17,8 +17,9 @@ from engine.daemon.network.record import Endpoint, Network, Pair
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded with the first container that has an endpoint
-    from engine.daemon.network import devices, plugging
+    from engine.daemon.network import announcing, devices, plugging
 else:
+    announcing = late("engine.daemon.network.announcing")
     devices = late("engine.daemon.network.devices")
     plugging = late("engine.daemon.network.plugging")
 
@@ -34,7 +35,7 @@ class Wiring:
         self._lock = locks.Lock("wiring")
         self._making: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._known: set[str] = set()
-        self._announce: Callable[[str, str, tuple[str, ...]], None] | None = None  # see `plugging.announcer`
+        self._announcing: Callable[[Network, Endpoint], None] | None = None  # see `announcing.Announce`
         # By the id of a network whose bridge this daemon has made: each address that an endpoint has had there since.
         self._had: dict[str, set[str]] = {}
 
@@ -94,15 +95,26 @@ class Wiring:
         others: the container's existing endpoints, for a hot plug; the default routes are chosen among all of them
         Returns the endpoints with the names of their interfaces. Raises SystemFailure, and then has made none of it.
         """
-        with self._lock:
-            if self._announce is None:
-                self._announce = plugging.announcer()
+        announce = self._announcer()
         wired = _wired(pairs)
         made = {}
         if wired:
             unheard = self._unheard(wired)
-            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), self._announce, unheard)}
+            made = {end.id: end for end in plugging.plug(wired, netns, _wired(others), announce, unheard)}
         return tuple(made.get(endpoint.id, endpoint) for _, endpoint in pairs)
+
+    def announce(self, pairs: Iterable[Pair]) -> None:
+        """Tell the neighbours of running endpoints where their addresses are. Raises SystemFailure."""
+        for network, endpoint in pairs:
+            if network.driver in ("bridge", "macvlan"):
+                self._announcer()(network, endpoint)
+
+    def _announcer(self) -> "announcing.Announce":
+        """Made once for the life of the daemon."""
+        with self._lock:
+            if self._announcing is None:
+                self._announcing = announcing.Announcer().announce
+            return self._announcing
 
     def _unheard(self, pairs: Iterable[Pair]) -> set[str]:
         """The endpoints whose addresses no endpoint had before.

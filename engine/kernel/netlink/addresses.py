@@ -116,17 +116,19 @@ def addresses(netlink: Netlink) -> list[Address]:
     return found
 
 
-def route(link: int, gateway: str = "", *, ipv6: bool = False) -> Request:
+def route(link: int, gateway: str = "", *, ipv6: bool = False, replaces: bool = True) -> Request:
     """Make a default route: to a gateway, or without one simply out of a link.
 
-    It replaces the existing default route. ipv6: the family, where no gateway tells it
+    replaces: an existing default route; if not, the kernel refuses where there is one (EEXIST)
+    ipv6: the family, where no gateway tells it
     """
     family = socket.AF_INET6 if ipv6 or ":" in gateway else socket.AF_INET
     scope = _UNIVERSE if gateway or family == socket.AF_INET6 else _ON_LINK
     body = _ROUTE.pack(family, 0, 0, 0, _MAIN, _BOOT, scope, _UNICAST, 0)
     if gateway:
         body += message.attribute(_GATEWAY, _packed(gateway))
-    return _NEWROUTE, message.CREATE | message.REPLACE, body + message.u32(_OUT, link)
+    flag = message.REPLACE if replaces else message.EXCLUSIVE
+    return _NEWROUTE, message.CREATE | flag, body + message.u32(_OUT, link)
 
 
 def routes(netlink: Netlink) -> list[Route]:

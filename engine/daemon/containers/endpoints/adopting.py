@@ -59,6 +59,7 @@ def adopt(engine: EndpointParts) -> None:
         _try(f"the ports of container {container.id} could not be published", moving.settle, engine, container)
         _try(f"the ports of container {container.id} could not be served", _lead, engine, container)
         _try(f"the links of container {container.id} could not be opened", _open_links, engine, container, places)
+        _try(f"the addresses of container {container.id} could not be announced", engine.wiring.announce, places)
     engine.ports.adopted()
     _adopt_names(engine, pairs)
 

@@ -45,6 +45,12 @@ def sysctls(given: Mapping[str, str], interface: str) -> list[tuple[str, str]]:
     return [(f"net/{family}/{kind}/{interface}/{key}", value) for family, kind, key, value in filter(None, parsed)]
 
 
+def without_ipv6(given: Mapping[str, str]) -> bool:
+    """Whether these options leave the interface without IPv6; the last one that says so counts, as in the kernel."""
+    told = [value for path, value in sysctls(given, "") if path == "net/ipv6/conf//disable_ipv6"]
+    return bool(told) and told[-1].strip() == "1"
+
+
 def _wanted(given: Mapping[str, str]) -> list[str]:
     return given[SYSCTLS].split(",") if SYSCTLS in given else []
 
