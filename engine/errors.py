@@ -5,11 +5,16 @@ A class says what the caller can do about the failure, never which package raise
 client reads.
 """
 
+from engine.redact import redacted
+
 
 class EngineError(Exception):
     """The base of every failure that the engine raises on purpose. Raised itself, it means a fault of
-    the engine's own.
+    the engine's own. The text of each has no credentials of a URL.
     """
+
+    def __str__(self) -> str:
+        return redacted(super().__str__())
 
 
 class Invalid(EngineError):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from time import monotonic
 
 from engine.dataclass import dataclass
+from engine.redact import redacted
 
 _numbers = itertools.count(1)
 _busy: dict[int, "Task"] = {}
@@ -38,7 +39,7 @@ class Task:
     since: float
 
     def __str__(self) -> str:
-        return f"request {self.number} {self.what[:_LONGEST]}" if self.number else self.what
+        return f"request {self.number} {redacted(self.what)[:_LONGEST]}" if self.number else self.what
 
 
 def serve(method: str, path: str) -> None:

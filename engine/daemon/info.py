@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 
+from engine import redact
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import DRIVERS
 from engine.daemon.containers.security import confinement
@@ -120,8 +121,8 @@ def info(engine: DaemonParts) -> Object:
         "MemTotal": memory_total(),
         "GenericResources": _resources(settings.node_generic_resources),
         "DockerRootDir": settings.data_root,
-        "HttpProxy": proxies.shown(proxies.variable(os.environ, "HTTP_PROXY")),
-        "HttpsProxy": proxies.shown(proxies.variable(os.environ, "HTTPS_PROXY")),
+        "HttpProxy": redact.proxy(proxies.variable(os.environ, "HTTP_PROXY")),
+        "HttpsProxy": redact.proxy(proxies.variable(os.environ, "HTTPS_PROXY")),
         "NoProxy": proxies.variable(os.environ, "NO_PROXY"),
         "Name": socket.gethostname(),
         "Labels": list(settings.labels),

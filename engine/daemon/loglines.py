@@ -14,8 +14,10 @@ import json
 import logging
 from collections.abc import Callable
 
+from engine.annotating import Any
 from engine.daemon import busy
 from engine.late import TYPE_CHECKING, late
+from engine.redact import redacted
 from engine.regex import regex
 from engine.settings.every import Settings
 
@@ -60,7 +62,12 @@ class OneLine(logging.Formatter):
             text = f"container {shown(about[1]) or about[1][:_DIGITS]}{text[about.end() :]}"
         elif task is not None and (found := shown(task.container)):
             text = f"container {found}: {text}"
+        text = redacted(text)
         return f"[{task}] {text}" if task is not None and task.number else text
+
+    def formatException(self, ei: Any) -> str:
+        """A traceback (overrides logging.Formatter)."""
+        return redacted(super().formatException(ei))
 
 
 def shown(container: str) -> str:

@@ -7,6 +7,7 @@ request takes: those of the daemon itself, and those of programs that it runs, s
 import logging
 from collections.abc import MutableMapping
 
+from engine import redact
 from engine.settings.every import Settings
 
 log = logging.getLogger(__name__)
@@ -22,13 +23,7 @@ def use(settings: Settings, environ: MutableMapping[str, str]) -> None:
                 log.warning(
                     "overriding existing proxy variable with value from configuration: %s was %s and is %s",
                     name,
-                    _without_credentials(before),
-                    _without_credentials(value),
+                    redact.proxy(before),
+                    redact.proxy(value),
                 )
             environ[name] = value
-
-
-def _without_credentials(text: str) -> str:
-    scheme, mark, rest = text.rpartition("://")
-    _, at, place = rest.rpartition("@")
-    return f"{scheme}{mark}xxxxx:xxxxx@{place}" if at else text

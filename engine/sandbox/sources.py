@@ -13,11 +13,13 @@ from collections.abc import Iterable, Sequence
 from engine.errors import SystemFailure
 from engine.kernel import syscalls
 from engine.kernel.beneath import open_beneath
+from engine.regex import regex
 from engine.sandbox import mounts, subpaths
 from engine.sandbox.spec import Mount
 
 _PLACE = os.O_PATH | os.O_CLOEXEC
 _OWN = "/proc/self/ns/mnt"
+_PASSWORD = regex(r"\bpass(?:word)?2?=[^,]+")  # of mount.cifs(8)
 
 
 def of_host(wanted: Iterable[Mount], host: int = -1, users: int = -1) -> dict[Mount, int]:
@@ -120,7 +122,7 @@ def volume_words(mount: Mount, error: OSError) -> str:
     for name in mount.flags:
         bits |= mounts.FLAGS[name]
     flags = f", flags: {bits:#x}" if bits else ""
-    data = f", data: {mount.data}" if mount.data else ""
+    data = f", data: {_PASSWORD.sub('password=********', mount.data)}" if mount.data else ""
     return f"failed to mount local volume: mount {mount.source}:{mount.place}{flags}{data}: {mounts.words(error)}"
 
 

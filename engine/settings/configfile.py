@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from engine.annotating import Any
 from engine.commandline import Given, Option, Value
 from engine.errors import Invalid
+from engine.redact import redacted
 
 Readers = Mapping[str, Callable[[object], Value]]
 """Key → the function that reads its value from the file, where that has a form of its own there."""
@@ -130,15 +131,7 @@ def _shown(value: Any) -> str:
         return f"[{' '.join(map(_shown, value))}]"
     if isinstance(value, dict):
         return f"map[{' '.join(f'{key}:{_shown(value[key])}' for key in sorted(value))}]"
-    return masked(value) if isinstance(value, str) else str(value)
-
-
-def masked(text: str) -> str:
-    """A URL with its credentials replaced by `xxxxx`; any other text as it is."""
-    scheme, mark, rest = text.partition("://")
-    place, slash, path = rest.partition("/")
-    _, at, server = place.rpartition("@")
-    return f"{scheme}://xxxxx:xxxxx@{server}{slash}{path}" if mark and at else text
+    return redacted(value) if isinstance(value, str) else str(value)
 
 
 def _value(option: Option, value: Any, readers: Readers) -> Value:

@@ -17,6 +17,7 @@ OPEN_TO_ALL = (
     "engine.dataclass",
     "engine.annotating",
     "engine.regex",
+    "engine.redact",
     "engine.origin",
     "engine.tool",
 )
@@ -39,6 +40,7 @@ ROOMS = {
     "engine.late": (),
     "engine.dataclass": (),
     "engine.regex": (),
+    "engine.redact": (),
     "engine.annotating": (),
     "engine.tool": (),
     # Runs before there is an engine.

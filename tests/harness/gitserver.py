@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,12 +16,16 @@ SECONDS = 1580702706  # the same in seconds
 
 @dataclass
 class GitServer:
-    """place: of the repositories; token: that it wants as a password, if any; asked: the fields Authorization it got"""
+    """place: of the repositories; token: that it wants as a password, if any; asked: the fields Authorization it got
+
+    look: called while a request waits for its answer, and git for this server
+    """
 
     place: Path
     port: int = 0
     token: str = ""
     asked: list[str] = field(default_factory=list)
+    look: Callable[[], object] = lambda: None
 
     def url(self, name: str) -> str:
         """The address of a repository."""
@@ -78,6 +82,7 @@ def serving(place: Path, listening: socket.socket | None = None) -> Iterator[Git
         def do_GET(self) -> None:
             given = self.headers.get("Authorization", "")
             served.asked.append(given)
+            served.look()
             if served.token and given != served.token:
                 self.send_response(401)
                 self.send_header("WWW-Authenticate", "Basic")

@@ -28,6 +28,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass
 from engine.errors import EngineError
+from engine.redact import redacted
 
 _REASONS: dict[type[Exception], str] = {
     UnknownInstruction: "unknown_instruction_error",
@@ -99,7 +100,7 @@ def build(
     """
     measured.count("builds_triggered")
     output = Lines(progress, options.quiet, options.shows_ids)
-    how = Fetching(output.downloading(options.remote, "Downloading context"), caller.check)
+    how = Fetching(output.downloading(redacted(options.remote), "Downloading context"), caller.check)
     try:
         with opened(engine.settings.data_root, body, options.remote, options.dockerfile, how) as context:
             try:

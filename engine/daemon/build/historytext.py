@@ -9,6 +9,7 @@ from engine.daemon.build import wording
 from engine.daemon.dockerfile import commands, configure
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.jsontext import Object
+from engine.redact import redacted
 
 _MADE = " # buildkit"
 COMMENT = "buildkit.dockerfile.v0"
@@ -35,7 +36,7 @@ def copy(command: commands.Copy | commands.Add) -> str:
     )
     documents = [f"<<{each.name}" for each in command.heredocs]
     words = [type(command).__name__.upper(), *(text for text, given in flags if given), *command.sources, *documents]
-    return f"{' '.join(words)} {command.destination}{_MADE}"
+    return redacted(f"{' '.join(words)} {command.destination}{_MADE}")
 
 
 def _expose(command: Command, _config: Object) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
+from engine.redact import redacted
 
 _RED, _PLAIN = "\x1b[91m", "\x1b[0m"
 _MOST_KEPT = 1 << 20
@@ -143,7 +144,7 @@ class Lines:
 
     def step(self, step: Step) -> None:
         """Report the step that begins."""
-        self.note(f"Step {step.number}/{step.total} : {step.text}")
+        self.note(f"Step {step.number}/{step.total} : {redacted(step.text)}")
         self.note("\n")
 
     def cached(self) -> None:

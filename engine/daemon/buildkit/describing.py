@@ -11,12 +11,13 @@ from engine.daemon.build.converting import Built, Conversion
 from engine.daemon.build.graph.node import Node
 from engine.daemon.build.localtree import Local, LocalTree
 from engine.daemon.buildkit.messages import ops
-from engine.daemon.buildkit.provenance import nodeforms, predicate
+from engine.daemon.buildkit.provenance import nodeforms
 from engine.daemon.buildkit.provenance.captured import Captured
 from engine.daemon.buildkit.subrequests import excerpts
 from engine.daemon.buildkit.wishes import Asked
 from engine.daemon.dockerfile.ignore import Ignore
 from engine.daemon.jsontext import Object
+from engine.redact import redacted
 
 
 def context(ref: str, asked: Asked, root: int | None, ignored: str) -> Local:
@@ -26,7 +27,7 @@ def context(ref: str, asked: Asked, root: int | None, ignored: str) -> Local:
     """
     descriptor, id = -1 if root is None else root, f"context of {ref}"
     if asked.context:
-        return Local(descriptor, id, identifier=predicate.redacted(asked.context))
+        return Local(descriptor, id, identifier=redacted(asked.context))
     excluded = list(Ignore(ignored).patterns)
     attributes = {"local.sharedkeyhint": asked.context_key}
     attributes |= {"local.excludepatterns": json.dumps(excluded)} if excluded else {}
@@ -62,6 +63,6 @@ def _dockerfile(asked: Asked, conversion: Conversion) -> ops.Definition:
     }
     source = Local(-1, key, identifier=f"local://{key}", attributes=attributes)
     if asked.context and not asked.own_dockerfile:
-        source = Local(-1, key, identifier=predicate.redacted(asked.context))
+        source = Local(-1, key, identifier=redacted(asked.context))
     graph = nodeforms.Describing(conversion.platform, {})
     return graph.definition(Node(LocalTree(source, key)).output(), lambda _node: [], ())

@@ -31,6 +31,7 @@ from engine.daemon.images.reference import check_digest
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid
 from engine.protocols import grpc, protobuf
+from engine.redact import redacted
 
 LOGS = "application/vnd.buildkit.status.v0"
 _ERROR = "application/vnd.googleapis.google.rpc.status+proto"
@@ -122,6 +123,7 @@ def _clipped(values: Mapping[str, str]) -> dict[str, str]:
     """The options as a record keeps them: a client may send any number of any length."""
     found, left = {}, _MOST_VALUES
     for key, value in values.items():
+        value = redacted(value)
         kept = value if len(value) <= _LONGEST_VALUE else value[:_LONGEST_VALUE] + _CLIPPED
         left -= len(key) + len(kept)
         if left < 0:

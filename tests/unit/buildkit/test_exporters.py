@@ -13,7 +13,6 @@ from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.intoto import Attestation, Subject
 from engine.daemon.buildkit.exporters.layering import Wanted
 from engine.daemon.buildkit.exporters.walked import Top
-from engine.daemon.buildkit.provenance import predicate
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
 from engine.errors import Invalid, NotBuilt
@@ -103,14 +102,6 @@ def test_the_manifest_of_statements(artifact: bool) -> None:
 def test_layers_that_cannot_be(wanted: Wanted, words: str) -> None:
     with pytest.raises((Invalid, NotBuilt), match=words):
         wanted.check()
-
-
-def test_a_password_in_a_url_is_nobodys_business() -> None:
-    assert (
-        predicate.redacted("https://me:secret@git.example/x.git#main") == "https://xxxxx:xxxxx@git.example/x.git#main"
-    )
-    assert predicate.redacted("https://git.example/x.git") == "https://git.example/x.git"
-    assert predicate.redacted("http://[bad") == "invalid URL"
 
 
 def top(root: Path, below: str = "", **beside: bytes) -> Top:

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.errors import Invalid
-from engine.settings import configfile, every
+from engine.settings import every
 
 
 def made(tmp_path, data, *arguments):
@@ -56,8 +56,3 @@ def test_a_conflict_shows_values_as_go_does_and_no_credentials(tmp_path):
         " https-proxy: (from flag: https://xxxxx:xxxxx@proxy.test/x, from file: https://xxxxx:xxxxx@proxy.test/x),"
         " log-opts: (from flag: [a=1], from file: map[a:1 b:2]), mtu: (from flag: 9, from file: 1400)"
     )
-
-
-@pytest.mark.parametrize("text", ["http://h/a@b", "h", "a@b", ""])
-def test_what_has_no_credentials_is_shown_whole(text):
-    assert configfile.masked(text) == text

@@ -13,6 +13,7 @@ from engine.daemon.dockerfile.gotext import quoted
 from engine.dataclass import dataclass, field
 from engine.errors import Invalid
 from engine.literals import boolean
+from engine.redact import MASK
 
 LONGEST = 4096
 _SCHEMES = ("http", "https", "ssh", "git")
@@ -33,7 +34,8 @@ _BRANCHES, _TAGS = "refs/heads/", "refs/tags/"
 class GitAddress:
     """A repository and what of it is wanted.
 
-    remote: what git is given; scheme: http, https, ssh or git; host: with its port
+    remote: what git is given, which any user may read among its arguments: without credentials, which `userinfo` has
+    scheme: http, https, ssh or git; host: with its port
     ref: a branch, a tag, a commit or empty for the default branch; subdir: below the root, empty for the root
     checksum: what the commit begins with, or empty; by_commit: the checksum is the commit, and no ref is asked for
     keep_git_dir: None where the address does not say; commit_times: files get the time of the commit
@@ -49,17 +51,15 @@ class GitAddress:
     submodules: bool = True
     commit_times: bool = False
     by_commit: bool = False
+    userinfo: str = field(default="", repr=False)
     _branch: str = field(default="", repr=False)
     _tag: str = field(default="", repr=False)
 
     @property
     def shown(self) -> str:
-        """The remote without what stands before the host of a URL: a token can be a name as well as a password."""
-        scheme, slashes, rest = self.remote.partition("://")
-        user, at, place = rest.rpartition("@")
-        if not slashes or not at or self.scheme == "ssh":
-            return self.remote
-        return f"{scheme}://xxxxx{':xxxxx' if ':' in user else ''}@{place}"
+        """The remote, with what the address has as credentials hidden: a token can be a name as well as a password."""
+        hidden = f"{MASK}:{MASK}" if ":" in self.userinfo else MASK
+        return self.remote.replace("://", f"://{hidden}@", 1) if self.userinfo else self.remote
 
 
 def parse(text: str) -> GitAddress | None:
@@ -70,8 +70,8 @@ def parse(text: str) -> GitAddress | None:
     if found is None:
         return None
     address, query, fragment = found
-    if _UNSAFE.search(address.remote) or address.host.startswith("-") or not address.host:
-        raise Invalid(f"invalid git address {quoted(text)}")
+    if _UNSAFE.search(address.remote + address.userinfo) or address.host.startswith("-") or not address.host:
+        raise Invalid(f"invalid git address {quoted(address.shown)}")
     address.ref, _, subdir = fragment.partition(":")
     address.subdir = _within(subdir)
     _query(address, query)
@@ -112,7 +112,12 @@ def _split(text: str) -> tuple[GitAddress, str, str] | None:
     netloc, slash, path = rest.partition("/")
     if kind in ("http", "https") and not hub and not path.endswith(".git"):
         return None
-    address = GitAddress(f"{kind}://{netloc}{slash}{path}", kind, netloc.rpartition("@")[2])
+    userinfo, _, host = netloc.rpartition("@")
+    if kind == "ssh":  # which asks for no password, so one is of no use; the user's name is no secret
+        netloc, userinfo = "@".join(filter(None, (userinfo.partition(":")[0], host))), ""
+    else:
+        netloc = host
+    address = GitAddress(f"{kind}://{netloc}{slash}{path}", kind, host, userinfo=userinfo)
     return address, query, urllib.parse.unquote(fragment)
 
 

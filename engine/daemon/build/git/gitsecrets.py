@@ -1,4 +1,5 @@
-"""What a build's client gives for a git repository: a token or a header of its secrets, and the way to an agent.
+"""What git needs for a repository and must not have among its arguments: a token or a header of the secrets of the
+build's client, the credentials of the address, and the way to an agent.
 
 Runs on the thread that builds. The names of the secrets are BuildKit's: GIT_AUTH_HEADER.HOST, GIT_AUTH_TOKEN.HOST, and
 the same without the host.
@@ -9,6 +10,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from urllib.parse import unquote_to_bytes
 
 from engine.daemon.build.git.gitaddress import GitAddress
 from engine.daemon.build.graph.work import Giver
@@ -33,19 +35,23 @@ class Given:
 @contextlib.contextmanager
 def given(giver: Giver | None, address: GitAddress) -> Iterator[Given]:
     """What the client gives, for the time of the context. Raises Invalid, and what the giver raises."""
-    if giver is None:
-        yield Given({})
-    elif address.scheme == "ssh":
+    if address.scheme == "ssh" and giver is not None:
         with tempfile.TemporaryDirectory(prefix="engine-agent-") as place:
             path = os.path.join(place, "agent")
             with giver.agent(_AGENT, path) as there:
                 yield Given({}, path if there else "")
     elif address.scheme in ("http", "https"):
-        header = _header(giver, address.host)
+        header = (_header(giver, address.host) if giver is not None else "") or _of_the_address(address.userinfo)
         scope = next((prefix for prefix in _SHARED if address.remote.startswith(prefix)), address.remote)
         yield Given({f"http.{scope}.extraHeader": f"Authorization: {header}"} if header else {})
     else:
         yield Given({})
+
+
+def _of_the_address(userinfo: str) -> str:
+    """The value of the field Authorization for the credentials that an address has, empty for none."""
+    name, _, password = (unquote_to_bytes(part) for part in userinfo.partition(":"))
+    return f"basic {base64.b64encode(name + b':' + password).decode()}" if userinfo else ""
 
 
 def _header(giver: Giver, host: str) -> str:

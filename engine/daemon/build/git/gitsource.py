@@ -60,7 +60,7 @@ class GitSource:
 
     def _parts(self) -> tuple[str | bool, ...]:
         one = self.address
-        texts = (one.remote, one.ref, one.subdir, one.checksum)
+        texts = (one.remote, one.userinfo, one.ref, one.subdir, one.checksum)
         return (*texts, one.submodules, one.commit_times, one.by_commit, self.keep)
 
 

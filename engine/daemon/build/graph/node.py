@@ -15,6 +15,7 @@ from typing import Protocol
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
 from engine.dataclass import dataclass
+from engine.redact import redacted
 
 # Part of every digest below. It is changed whenever an operation makes something else of the same input than before.
 _FORMAT = 2
@@ -67,7 +68,7 @@ class Node:
     def __init__(self, operation: Operation, inputs: Sequence[Input] = (), name: str = "", fresh: bool = False) -> None:
         self.operation = operation
         self.inputs = tuple(inputs)
-        self.name = name or operation.title
+        self.name = redacted(name or operation.title)
         self.fresh = fresh
         below: list[Value] = [[each.node.key, each.index] for each in self.inputs]
         self.key: str = digest("node", operation.key(), fresh, below)

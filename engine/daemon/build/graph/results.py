@@ -16,6 +16,7 @@ from engine.daemon.store import buildresults as table
 from engine.daemon.store.database import Database
 from engine.dataclass import dataclass
 from engine.kernel.syscalls import boot_id
+from engine.redact import redacted
 
 _using = collections.Counter[str]()  # identities of results that running builds have; guarded by `_lock`
 _lock = threading.Lock()
@@ -84,7 +85,7 @@ class Results:
         below = {part.layer.diff_id for each in inputs for part in each.parts}
         own = {part.layer.diff_id: part for each in outputs for part in each.parts if part.layer.diff_id not in below}
         size = sum(part.layer.size + part.descriptor["size"] for part in own.values())
-        row = table.ResultRow(identity, kind, title, len(outputs), size, self._held, boot_id(), now, now, 0)
+        row = table.ResultRow(identity, kind, redacted(title), len(outputs), size, self._held, boot_id(), now, now, 0)
         with self._database.transaction() as connection:
             older = table.result(connection, identity)
             if self._held or older is None or not older.held:  # an offer does not take the place of what is held

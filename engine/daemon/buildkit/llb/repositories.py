@@ -44,10 +44,12 @@ def read(identifier: str, attrs: Mapping[str, str], title: str = "") -> GitSourc
 def _address(remote: str, fragment: str) -> GitAddress:
     """The address of any remote, also of one that a Dockerfile could not tell from a file's URL."""
     remote = remote.partition("#")[0]
-    found = gitaddress.parse(f"{remote}#{fragment}") or gitaddress.parse(f"{remote}{_SUFFIX}#{fragment}")
+    found = gitaddress.parse(f"{remote}#{fragment}")
     if found is None:
-        raise Invalid(f"invalid git address {remote}")
-    found.remote = remote if found.remote == remote + _SUFFIX else found.remote
+        found = gitaddress.parse(f"{remote}{_SUFFIX}#{fragment}")
+        if found is None:
+            raise Invalid(f"invalid git address {remote}")
+        found.remote = found.remote.removesuffix(_SUFFIX)
     return found
 
 

@@ -18,6 +18,7 @@ from engine.daemon.tar.writer import Chunk, Packer
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotBuilt
 from engine.literals import natural
+from engine.redact import redacted
 
 _MOST_MODE, _MOST_ID = 0o7777, (1 << 32) - 2
 _MODE = 0o600
@@ -54,7 +55,7 @@ class WebSource:
     def make(self, work: Work, _inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """Download the file. Raises NotFound, SystemFailure, Invalid."""
         with work.waiting():
-            told = work.told.downloading("downloading", self.url)
+            told = work.told.downloading("downloading", redacted(self.url))
             fetched = fetching.fetch(self.url, self.checksum, work.scratch, told, shown="http source", check=work.check)
             work.told.downloaded()
         try:

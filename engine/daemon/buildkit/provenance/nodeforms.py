@@ -26,13 +26,13 @@ from engine.daemon.buildkit.llb.localsource import LocalSource
 from engine.daemon.buildkit.llb.promised import Promised
 from engine.daemon.buildkit.llb.websource import WebSource
 from engine.daemon.buildkit.messages import ops
-from engine.daemon.buildkit.provenance.predicate import redacted
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError
 from engine.literals import natural
 from engine.protocols import protobuf
+from engine.redact import redacted
 
 _EMPTY, _SKIPPED = -1, -1  # no input; no output
 _DIRECTORY_MODE, _FILE_MODE, _PROGRAM_MODE = 0o755, 0o644, 0o755
@@ -108,7 +108,7 @@ class Describing:
 
     def git(self, address: GitAddress, keep: bool) -> Place:
         """Write a source that is a repository."""
-        remote = redacted(address.remote)
+        remote = address.shown
         rest = remote.partition("://")[2] or remote
         fragment = address.ref + (f":{address.subdir}" if address.subdir else "")
         attrs = {"git.fullurl": remote, **({"git.keepgitdir": "true"} if keep else {})}

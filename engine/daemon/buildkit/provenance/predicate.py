@@ -7,7 +7,6 @@ out, and so is the graph of operations.
 
 import base64
 from collections.abc import Mapping
-from urllib.parse import urlsplit, urlunsplit
 
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.intoto import package_url
@@ -19,6 +18,7 @@ from engine.daemon.images.platform import Platform, host
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
 from engine.errors import Invalid
+from engine.redact import redacted
 
 V1, V02 = "https://slsa.dev/provenance/v1", "https://slsa.dev/provenance/v0.2"
 """The types of the predicate."""
@@ -157,19 +157,6 @@ def _request(facts: Facts) -> tuple[Object, str, str, Object]:
         **({"locals": [{"name": name} for name in captured.locals()]} if captured.locals() else {}),
     }
     return request, source, path, vcs
-
-
-def redacted(url: str) -> str:
-    """A URL without the credentials that may stand in it; what is none stays as it is."""
-    try:
-        parts = urlsplit(url)
-        if "@" not in parts.netloc or parts.scheme == "ssh":  # there it is the name of a user, and no secret
-            return url
-        password = ":xxxxx" if parts.password is not None else ""
-        netloc = f"xxxxx{password}@{parts.netloc.rpartition('@')[2]}"
-    except ValueError:
-        return "invalid URL"
-    return urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment))
 
 
 def _materials(facts: Facts) -> list[Object]:

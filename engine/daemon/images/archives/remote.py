@@ -20,6 +20,7 @@ from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
+from engine.redact import redacted
 
 _KINDS = {400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound}
 _PIECE = 256 * 1024
@@ -59,7 +60,7 @@ class Remote:
             raise SystemFailure("unexpected EOF")
         self.done += len(data)
         if self.done > self._most:
-            raise Invalid(f"{weburl.masked(self.url)} has more than the {self._most} bytes allowed")
+            raise Invalid(f"{self.url} has more than the {self._most} bytes allowed")
         self._progress(self.done)
         return data
 
@@ -83,7 +84,7 @@ def opened(
 
     Raises Invalid, SystemFailure, NotFound in words of Go's client, and what `check` raises.
     """
-    shown = weburl.masked(url)
+    shown = url
     with contextlib.closing(Transport()) as connections, _given_up(connections, check):
         for _ in range(_MOST_REDIRECTS):
             answer = _get(connections, url)
@@ -145,7 +146,7 @@ def told(url: str, progress: Callable[[Object], None]) -> Iterator[Remote]:
             progress({"status": "Importing", "progressDetail": {"current": done, "total": source.size or 0}})
 
     with opened(url, progress=show) as source:
-        progress({"status": f"Downloading from {url}"})
+        progress({"status": f"Downloading from {redacted(url)}"})
         yield source
 
 
@@ -161,7 +162,7 @@ def _get(connections: Transport, url: str) -> Answer:
         headers = {"Host": origin.netloc, "Connection": "close", **_authorization(url)}
         return connections.send("GET", origin, target, headers)
     except ConnectFailure as error:
-        raise SystemFailure(f'Get "{weburl.masked(url)}": {error}') from error
+        raise SystemFailure(f'Get "{url}": {error}') from error
 
 
 def _authorization(url: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from engine.errors import Invalid, SystemFailure
 from engine.literals import quoted
+from engine.redact import MASK, redacted
 
 _CONTROL = re.compile(r"[\0-\x1f\x7f]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
@@ -16,8 +17,8 @@ _ESCAPE = re.compile(r"%.{0,2}")
 _NO_HOST = re.compile(r"[^A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"-]")
 _NO_USER = re.compile(r"[^A-Za-z0-9_.~!$&'()*+,;=:@%-]")
 _PORT = re.compile(r":[0-9]*")
-_PASSWORD = re.compile(r"(://[^/?#:]*:)[^/?#]*@")
 _WELL_ESCAPED = re.compile(r"[A-Za-z0-9_.~!$&'()*+,;=:@/%\[\]-]*")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PLAIN_IN_A_PATH = "$&+,/:;=@"
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))
 _SCHEMES = ("http", "https")
@@ -34,7 +35,7 @@ def normal(text: str) -> str:
     scheme, mark, rest = text.partition("#")[0].partition("://")
     scheme = scheme.lower()
     if not mark or scheme not in _SCHEMES:
-        raise SystemFailure(f"Get {quoted(masked(text))}: unsupported protocol scheme {quoted(scheme if mark else '')}")
+        raise SystemFailure(f"Get {quoted(text)}: unsupported protocol scheme {quoted(scheme if mark else '')}")
     rest, question, query = rest.partition("?")
     authority, slash, path = rest.partition("/")
     user, at, place = authority.rpartition("@")
@@ -47,11 +48,6 @@ def normal(text: str) -> str:
         path = quote(unquote_to_bytes(path), safe=_PLAIN_IN_A_PATH)
     # Go sends a query as it came, and servers refuse what has blanks in it then.
     return f"{scheme}://{user}{at}{place}{slash}{path}{question}{quote(query, safe=_VISIBLE)}"
-
-
-def masked(url: str) -> str:
-    """The URL without its password, for the text of a failure."""
-    return _PASSWORD.sub(r"\1***@", url, count=1)
 
 
 def _check_place(text: str, place: str) -> None:
@@ -68,10 +64,11 @@ def _check_place(text: str, place: str) -> None:
         if bad := _NO_HOST.search(host):
             raise _no_url(text, f"invalid character {quoted(bad[0])} in host name")
         if not host:
-            raise SystemFailure(f"Get {quoted(masked(text))}: http: no Host in request URL")
+            raise SystemFailure(f"Get {quoted(text)}: http: no Host in request URL")
     if port and not _PORT.fullmatch(port):
         raise _no_url(text, f"invalid port {quoted(port)} after host")
 
 
 def _no_url(text: str, why: str) -> Invalid:
-    return Invalid(f"parse {quoted(masked(text))}: {why}")
+    # With credentials, what seems to be a host or a port may be a part of them.
+    return Invalid(f"parse {quoted(text)}: {why if redacted(text) == text else _QUOTED.sub(MASK, why)}")

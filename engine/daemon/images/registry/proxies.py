@@ -46,13 +46,6 @@ def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str])
     return Proxy(found[0], found[1], authorization)
 
 
-def shown(text: str) -> str:
-    """A proxy's URL as `docker info` shows it, with its credentials replaced by `xxxxx`."""
-    before, mark, after = text.rpartition("@")
-    scheme = before.partition("://")[0] + "://" if "://" in before else ""
-    return f"{scheme}xxxxx:xxxxx@{after}" if mark else text
-
-
 def _is_direct(host: str, port: int, exceptions: str) -> bool:
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):

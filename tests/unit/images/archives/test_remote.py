@@ -88,7 +88,6 @@ def test_a_server_that_trickles_is_given_up(server, monkeypatch):
 
 
 def test_no_failure_tells_the_password_of_a_url(server):
-    """As Go's client hides it."""
     with_password = server.replace("://", "://me:topsecret@")
     for url in (
         f"{with_password}/gone",
@@ -98,10 +97,10 @@ def test_no_failure_tells_the_password_of_a_url(server):
     ):
         with pytest.raises(EngineError) as failure:
             whole(url)
-        assert "me:***@127.0.0.1" in str(failure.value) and "topsecret" not in str(failure.value)
-    with pytest.raises(Invalid, match=r"//me:[*]{3}@.* more than the 999 bytes"):
+        assert "xxxxx:xxxxx@127.0.0.1" in str(failure.value) and "topsecret" not in str(failure.value)
+    with pytest.raises(Invalid, match=r"//xxxxx:xxxxx@.* more than the 999 bytes"):
         whole(f"{with_password}/file", most=999)
-    with pytest.raises(NotFound, match=r"//me@home:[*]{3}@127.0.0.1"):  # the last @ ends the password
+    with pytest.raises(NotFound, match=r"//xxxxx:xxxxx@127.0.0.1"):  # the last @ ends the password
         whole(f"{server}/gone".replace("://", "://me@home:top@secret@"))
 
 

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from engine.daemon.images.registry.proxies import Proxy, proxy_for, shown
+from engine import redact
+from engine.daemon.images.registry.proxies import Proxy, proxy_for
 from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
 from engine.daemon.images.verbs import pull
 from engine.errors import Invalid
@@ -73,10 +74,10 @@ def test_what_is_no_http_proxy_is_refused_without_its_password(text):
 
 
 def test_docker_info_shows_no_password():
-    assert shown("http://user:secret@p:1") == "http://xxxxx:xxxxx@p:1"
-    assert shown("user:secret@p") == "xxxxx:xxxxx@p"
-    assert shown("http://p:1") == "http://p:1"
-    assert shown("") == ""
+    assert redact.proxy("http://user:secret@p:1") == "http://xxxxx:xxxxx@p:1"
+    assert redact.proxy("user:secret@p") == "xxxxx:xxxxx@p"
+    assert redact.proxy("http://p:1") == "http://p:1"
+    assert redact.proxy("") == ""
 
 
 class ProxyServer:

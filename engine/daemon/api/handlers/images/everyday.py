@@ -13,6 +13,7 @@ from engine.daemon.parts import DaemonParts
 from engine.daemon.streams import Source
 from engine.errors import Invalid, SystemFailure
 from engine.late import TYPE_CHECKING, late
+from engine.redact import redacted
 
 if TYPE_CHECKING:  # each is loaded by the first request for it
     from engine.daemon.api import registryauth
@@ -71,7 +72,7 @@ def _import_stream(engine: DaemonParts, request: Request, progress: Progress, so
         stream,
         query.text("repo"),
         query.text("tag"),
-        query.text("message") or f"Imported from {source}",
+        query.text("message") or f"Imported from {redacted(source)}",
         query.every("changes"),
         query.text("platform") or None,
     )

@@ -1,0 +1,60 @@
+"""What is shown has no credentials of a URL, wherever the URL stands in it."""
+
+import logging
+import time
+
+import pytest
+
+from engine import errors, redact
+from engine.daemon import loglines
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://me:secret@git.test/x.git#main", "https://xxxxx:xxxxx@git.test/x.git#main"),
+        ("https://secret@host/a.git", "https://xxxxx@host/a.git"),
+        ("https://a:b@c:secret@host/a.git", "https://xxxxx:xxxxx@host/a.git"),
+        ("http://:secret@h", "http://:xxxxx@h"),
+        ("http://me:sec/ret@h/x", "http://xxxxx:xxxxx@h/x"),
+        ("http://me:sec ret@h/x", "http://xxxxx:xxxxx@h/x"),
+        ("ssh://git:secret@h/x", "ssh://git:xxxxx@h/x"),
+        (
+            'Get "http://u:secret@h/": moved to ftp://v:secret@i',
+            'Get "http://xxxxx:xxxxx@h/": moved to ftp://xxxxx:xxxxx@i',
+        ),
+    ],
+)
+def test_credentials_are_hidden(text, shown):
+    assert redact.redacted(text) == shown
+    assert str(errors.NotFound(f"no {text}")) == f"no {shown}"
+    assert redact.redacted(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ssh://git@host/a", "git@host:a", "http://h/a@b", "a@b", "h", "", "http://[::1]:80/a@b", "http://[bad"),
+        *("docker-image://busybox:latest@sha256:ab", "oci-layout://x@sha256:ab", 'Get "http://h:5000": by a@b'),
+        *("http://h:80 a@b", "http://@h"),
+    ],
+)
+def test_what_has_none_is_shown_whole(text):
+    assert redact.redacted(text) == text
+
+
+def test_a_hostile_text_takes_no_time():
+    before = time.process_time()
+    for text in ("http://" * 10_000 + "@", "://a:b" * 10_000 + "@", "://" + ":" * 60_000 + " @"):
+        redact.redacted(text)
+    assert time.process_time() - before < 5
+
+
+def test_a_line_of_the_log_and_its_traceback_have_none():
+    for form in (loglines.OneLine(loglines.FORMAT), loglines.Json()):
+        try:
+            raise ValueError("http://me:secret@h/")
+        except ValueError as error:
+            what = (type(error), error, error.__traceback__)
+        line = form.format(logging.LogRecord("x", logging.INFO, "", 1, "see %s", ("http://me:secret@h/",), what))
+        assert "secret" not in line and "http://xxxxx:xxxxx@h/" in line
