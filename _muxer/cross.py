@@ -37,7 +37,7 @@ HOT = ("log", "pump")
 def compiler(target: str) -> list[str]:
     """The command of a compiler for a target. Raises FileNotFoundError where this machine has none."""
     if find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc", "-target", TARGETS[target]]
+        return [sys.executable, "-P", "-m", "ziglang", "cc", "-target", TARGETS[target]]
     if shutil.which("zig"):
         return ["zig", "cc", "-target", TARGETS[target]]
     names = [f"{target}-gcc"]

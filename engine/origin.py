@@ -33,6 +33,7 @@ class Whole(Protocol):
         """Load nothing any more."""
 
 
+_MODULE = ("-P", "-m", "engine")  # without -P Python would look for it in the directory where a user stands
 ours: Whole | None = None
 """The file that this process runs from, which puts it here; None for a clone or an installed package."""
 
@@ -42,15 +43,17 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 def command(*words: str) -> list[str]:
     """The command line of `engine` with these words; it needs `environment` and `descriptors`."""
     if ours is None:
-        return [sys.executable, "-m", "engine", *words]
+        return [sys.executable, *_MODULE, *words]
     return [sys.executable, f"/proc/self/fd/{ours.descriptor}", *words]
 
 
 def environment() -> dict[str, str]:
-    """The variables of this process, with those by which Python finds the same files whatever its directory is."""
-    if ours is not None:
-        return dict(os.environ)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))}
+    """The variables of this process, with those by which Python finds the same files whatever its directory is.
+
+    Of PYTHONPATH what is relative is left out, an empty part too: to Python that is the directory where it is started.
+    """
+    places = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(each)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((*(() if ours else (_ROOT,)), *places))}
 
 
 def descriptors() -> tuple[int, ...]:
@@ -88,7 +91,7 @@ def settle() -> None:
 def starts() -> tuple[str, ...]:
     """The words by which people and units start `engine`. Raises FileNotFoundError if the one file is gone."""
     if ours is None:
-        return (sys.executable, "-m", "engine")
+        return sys.executable, *_MODULE
     os.stat(ours.path())
     return sys.executable, ours.path()
 

@@ -128,6 +128,7 @@ def _start(directory: Path, socket_path: str, log: Path) -> subprocess.Popen[byt
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
+            cwd=directory,
             stdout=output,
             stderr=output,
             env=origin.environment(),

@@ -13,7 +13,7 @@ import pytest
 import _muxer
 from tests.api import building
 from tests.api.networking import subnet
-from tests.harness import execs, inplace, users
+from tests.harness import execs, inplace, traps, users
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.descriptors import open_links
 from tests.harness.fixtures import World, running
@@ -168,6 +168,11 @@ def test_the_sleeper_is_in_it(world: World, file: Path) -> None:
             sleeping.sleeps()
     finally:
         sleeping.close()
+
+
+def test_it_is_not_sprung(world: World, file: Path) -> None:
+    """`test_traps` says more."""
+    assert traps.sprung(world, [sys.executable, str(file)]) == set()
 
 
 def test_what_settles_holds_no_file_of_the_engines(packed: Packed) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import traps
 from tests.harness.daemon import PROJECT
+from tests.harness.fixtures import World
 
 pytestmark = [pytest.mark.root, pytest.mark.seldom]
 # What is written goes to a directory of the test's; a container's layers need a file system that is no overlay.
@@ -83,6 +85,12 @@ def test_it_is_installed_runs_containers_and_leaves_nothing(inside: Callable[[st
 
 def test_it_is_upgraded_in_place(inside: Callable[[str], str]) -> None:
     assert inside("dpkg -i /tmp/engine.deb >/dev/null; dpkg -i /tmp/engine.deb | grep -c '^Unpacking engine'") == "1\n"
+
+
+def test_it_is_not_sprung(package: Path, world: World, tmp_path: Path) -> None:
+    """`test_traps` says more."""
+    subprocess.run(["dpkg-deb", "-x", package, tmp_path], check=True)
+    assert traps.sprung(world, [str(tmp_path / "usr/bin/engine")]) == set()
 
 
 @pytest.mark.parametrize("of", ["system", "user"])

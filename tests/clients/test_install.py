@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ import pytest
 
 from engine.bundle import objects
 from tests.__main__ import CACHE
+from tests.harness import traps
 from tests.setup import zig
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -111,6 +113,16 @@ def test_the_commands_of_an_installed_wheel_run(wheel, tmp_path):
         script = tmp_path / "bin" / command
         shown = subprocess.run([script, "--help"], env={"PYTHONPATH": packages}, capture_output=True, text=True)
         assert shown.stdout.startswith(text), shown
+
+
+@pytest.mark.root
+def test_an_installed_wheel_is_not_sprung(wheel, world, tmp_path):
+    """`test_traps` says more."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = tmp_path / "venv/bin/python"
+    install = [*PIP, "--python", python, "install", "--no-deps", "--no-index", wheel[0]]
+    subprocess.run(install, check=True, capture_output=True)
+    assert traps.sprung(world, [str(python.parent / "engine")]) == set()
 
 
 def test_docker_init_is_in_the_wheel_as_a_program(wheel):

@@ -90,6 +90,7 @@ class Spawner:
                     origin.command("spawner", str(theirs.fileno()), self._muxer, self._stage),
                     pass_fds=(theirs.fileno(), *origin.descriptors()),
                     stdin=subprocess.DEVNULL,
+                    cwd="/",
                     env=origin.environment(),
                 )
                 self._later.append(made)

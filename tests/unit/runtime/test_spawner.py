@@ -34,7 +34,7 @@ def dying(monkeypatch):
 
     def make(first: str, next_one: str, pid: int = 0) -> Spawner:
         def execute(command, **options):
-            fresh = [sys.executable, "-c", FRESH, module.origin.root(), command[4], next_one]
+            fresh = [sys.executable, "-c", FRESH, module.origin.root(), command[-3], next_one]
             made.append(popen(fresh, **options))
             return made[-1]
 
