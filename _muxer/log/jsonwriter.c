@@ -168,10 +168,27 @@ static const char *old_name(char *to, size_t size, const struct mux_log *log, ui
 
 static const char *const SUFFIXES[] = {"", ".gz"};
 
-/* Writes the files that stay to the disk. */
-static int sync_kept(const struct mux_log *log) {
+/* The first number that no older file has, or else the last one, whose file is removed. Up to there the files are
+ * renamed: the number of files that a client asked for may be a billion. */
+static uint32_t first_free(const struct mux_log *log) {
     char name[128];
-    for (uint32_t number = log->max_files - 2; number > 0; number--) {
+    struct stat found;
+    uint32_t number = 1;
+    for (; number < log->max_files - 1; number++) {
+        bool is_free = true;
+        for (unsigned i = 0; i < 2 && is_free; i++) {
+            old_name(name, sizeof name, log, number, SUFFIXES[i]);
+            is_free = fstatat(log->directory_fd, name, &found, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+        }
+        if (is_free) break;
+    }
+    return number;
+}
+
+/* Writes the files that stay, those before number `last`, to the disk. */
+static int sync_kept(const struct mux_log *log, uint32_t last) {
+    char name[128];
+    for (uint32_t number = last - 1; number > 0; number--) {
         for (unsigned i = 0; i < 2; i++) {
             int failed = log_sync(log, old_name(name, sizeof name, log, number, SUFFIXES[i]));
             if (failed < 0) return failed;
@@ -183,16 +200,17 @@ static int sync_kept(const struct mux_log *log) {
 static int push_back(const struct mux_log *log) {
     char from[128], to[128];
     int directory = log->directory_fd;
+    uint32_t last = first_free(log);
     bool old = false;
     for (unsigned i = 0; i < 2; i++)
-        old = old || log_is_old(log, old_name(to, sizeof to, log, log->max_files - 1, SUFFIXES[i]));
-    int failed = old ? sync_kept(log) : 0;
+        old = old || log_is_old(log, old_name(to, sizeof to, log, last, SUFFIXES[i]));
+    int failed = old ? sync_kept(log, last) : 0;
     if (failed < 0) return failed;
     for (unsigned i = 0; i < 2; i++) {
-        const char *last = old_name(to, sizeof to, log, log->max_files - 1, SUFFIXES[i]);
-        if (unlinkat(directory, last, 0) < 0 && errno != ENOENT) return -errno;
+        old_name(to, sizeof to, log, last, SUFFIXES[i]);
+        if (unlinkat(directory, to, 0) < 0 && errno != ENOENT) return -errno;
     }
-    for (uint32_t number = log->max_files - 1; number > 1; number--) {
+    for (uint32_t number = last; number > 1; number--) {
         for (unsigned i = 0; i < 2; i++) {
             old_name(from, sizeof from, log, number - 1, SUFFIXES[i]);
             old_name(to, sizeof to, log, number, SUFFIXES[i]);

@@ -15,7 +15,10 @@ _TAIL = 8192  # bytes at a file's end in which its last line's time is looked fo
 
 def compress_all(directory_fd: int, name: str, most: int) -> None:
     """Compress each of the log's older files (`name`.1 to `name`.`most`) that is not compressed yet. Raises OSError."""
-    for number in range(most, 0, -1):
+    ends = (each.removeprefix(f"{name}.") for each in os.listdir(directory_fd))
+    for number in sorted((int(end) for end in ends if end.isascii() and end.isdigit()), reverse=True):
+        if number > most:
+            continue
         old = f"{name}.{number}"
         try:
             source = os.open(old, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory_fd)

@@ -4,6 +4,7 @@ Used by the daemon's threads and by a monitor; it writes no file. It finds what 
 rotation renames files, and a compression replaces one. A place in a file is always the beginning of a line.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 
@@ -13,7 +14,6 @@ from engine.logs.jsonlines import LONGEST, parse
 
 _BLOCK = 1 << 16
 _PROBE = 1 << 12  # bytes that most often hold two lines
-_MOST_FILES = 10_000  # no log has more; a bound for a directory that was filled on purpose
 _TRIES = 5
 
 
@@ -159,7 +159,7 @@ class Log:
         # leaves one number without a file, so that only two such numbers in a row are behind the oldest file.
         found: dict[int, File] = {}
         absent = 0
-        for number in range(_MOST_FILES):
+        for number in itertools.count():
             suffixes = ("",) if number == 0 else (f".{number}", f".{number}.gz")
             for suffix in suffixes:
                 try:

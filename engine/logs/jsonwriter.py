@@ -241,12 +241,13 @@ class JsonWriter(OpenLog):
         name = self.name.decode()
         fresh = self._open(f"{name}.new", os.O_WRONLY | os.O_TRUNC)  # first: a host without room leaves all as it is
         try:
-            last = f"{name}.{self.max_files - 1}"
-            if any(lasting.is_old(self.directory_fd, f"{last}{suffix}", self.last_ns) for suffix in _SUFFIXES):
-                self._sync(name)
-            for suffix in _SUFFIXES:
-                _unless_missing(os.unlink, f"{last}{suffix}", dir_fd=self.directory_fd)
-            for number in range(self.max_files - 1, 1, -1):
+            last = self._first_free(name)
+            olds = [f"{name}.{last}{suffix}" for suffix in _SUFFIXES]
+            if any(lasting.is_old(self.directory_fd, old, time.time_ns()) for old in olds):
+                self._sync(name, last)
+            for old in olds:
+                _unless_missing(os.unlink, old, dir_fd=self.directory_fd)
+            for number in range(last, 1, -1):
                 for suffix in _SUFFIXES:
                     self._rename(f"{name}.{number - 1}{suffix}", f"{name}.{number}{suffix}")
             self._rename(name, f"{name}.1")
@@ -257,9 +258,26 @@ class JsonWriter(OpenLog):
         os.close(self.log_fd)
         self.log_fd, self.busy = fresh, UNTOLD if self.compress else IDLE
 
-    def _sync(self, name: str) -> None:
-        """Write the files that stay to the disk."""
-        for number in range(self.max_files - 2, 0, -1):
+    def _first_free(self, name: str) -> int:
+        """The first number that no older file has, or else the last one, whose file is removed.
+
+        Up to there the files are renamed: the number of files that a client asked for may be a billion.
+        """
+        number = 1
+        while number < self.max_files - 1 and any(self._exists(f"{name}.{number}{suffix}") for suffix in _SUFFIXES):
+            number += 1
+        return number
+
+    def _exists(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self.directory_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _sync(self, name: str, last: int) -> None:
+        """Write the files that stay, those before number `last`, to the disk."""
+        for number in range(last - 1, 0, -1):
             for suffix in _SUFFIXES:
                 lasting.sync(self.directory_fd, f"{name}.{number}{suffix}")
         os.fdatasync(self.log_fd)

@@ -21,7 +21,6 @@ from engine.logs.writer import Writer
 from engine.migrate.oldroot import Source
 from engine.protocols import protobuf
 
-_MOST_PARTS = 1000  # files of one log that are looked for
 _WRITES = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _LENGTH = struct.Struct(">I")
 _LONGEST = 1 << 20  # of an entry; a line is cut at 16 KiB
@@ -61,9 +60,14 @@ def bring(source: Source, home: str, identity: str, form: str, driver: str, wher
 
 def _parts(source: Source, above: str, name: str) -> list[str]:
     """The files of a log, oldest first."""
-    there = set(source.names(above, missing=True))
-    older = [f"{name}.{number}{end}" for number in range(_MOST_PARTS, 0, -1) for end in ("", ".gz")]
-    return [each for each in (*older, name) if each in there]
+    found, older = [], f"{name}."
+    for each in source.names(above, missing=True):
+        number = each.removeprefix(older).removesuffix(".gz")
+        if each == name:
+            found.append((0, each))
+        elif each.startswith(older) and number.isascii() and number.isdigit():
+            found.append((-int(number), each))
+    return [each for _, each in sorted(found)]
 
 
 def _copy(source: Source, path: str, target: str) -> None:

@@ -59,6 +59,7 @@ def limits(config: dict[str, str]) -> tuple[int, int, bool]:
         files = literals.integer(config["max-file"])
         if files < 1:
             raise Invalid("max-file cannot be less than 1")
+        files = min(files, local.MOST_FILES)
     if "compress" in config:
         compress = literals.boolean(config["compress"])
         if compress and (files == 1 or size == 0):

@@ -17,6 +17,8 @@ OPTIONS = frozenset({"max-size", "max-file", "compress"})
 UNKNOWN = "unknown log opt '%s' for log driver local"
 CACHE_OPTIONS = frozenset({"cache-disabled", "cache-max-size", "cache-max-file", "cache-compress"})
 DEFAULT_SIZE, DEFAULT_FILES = 20_000_000, 5
+MOST_FILES = 2**32 - 1
+"""What the writer in C counts to; a log that may have more files has as many as it ever makes."""
 Limits = tuple[int, int, bool]
 """(bytes of a file, files kept, whether older ones are compressed); 0 bytes: it grows without bound."""
 
@@ -69,6 +71,7 @@ def limits(config: Config) -> Limits:
         files = _read("max-file", config["max-file"], literals.integer)
         if files < 1:
             raise Invalid(f"invalid value for max-file: {files}: max-file must be at least 1")
+        files = min(files, MOST_FILES)
     try:
         compressed = _flag(config, "compress")
     except Invalid as error:

@@ -97,6 +97,8 @@ def test_a_duration_is_said_as_docker_says_it(seconds, text):
         (local, {}, (20_000_000, 5, False)),
         (local, {"max-size": "10m"}, (10_000_000, 5, False)),
         (local, {"max-file": "3"}, (20_000_000, 3, False)),
+        (local, {"max-file": "4294967296"}, (20_000_000, 2**32 - 1, False)),
+        (jsonfile, {"max-file": "9223372036854775807"}, (0, 2**32 - 1, False)),
         (local, {"max-size": "1.5kb", "max-file": "2"}, (1500, 2, False)),
         (local, {"max-size": "512", "compress": "false"}, (512, 5, False)),
         (local, {"max-file": "2", "compress": "true"}, (20_000_000, 2, True)),

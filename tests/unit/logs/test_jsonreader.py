@@ -332,7 +332,7 @@ class _Watched(JsonWriter):
         self.look()
 
 
-@pytest.mark.parametrize("steps", range(1, 17))
+@pytest.mark.parametrize("steps", range(1, 9))
 def test_a_rotation_that_stands_still_hides_no_line(tmp_path, steps):
     """After any number of its renamings, whoever has read some of the log gets the rest, and who has read none all.
 
@@ -408,7 +408,7 @@ def test_compression_says_the_time_of_the_last_line_and_is_done_once(tmp_path):
     (tmp_path / "x.1").write_bytes(jsonwriter.line(1, b"a\n", 1, b"") + last)
     directory = os.open(tmp_path, os.O_RDONLY)
     for _ in range(2):
-        compress.compress_all(directory, "x", 4)
+        compress.compress_all(directory, "x", 2**32 - 2)
     os.close(directory)
     data = (tmp_path / "x.1.gz").read_bytes()
     assert os.listdir(tmp_path) == ["x.1.gz"]

@@ -127,6 +127,32 @@ def test_the_files_are_rotated_between_lines(name):
 
 
 @pytest.mark.parametrize("name", TWINS)
+def test_a_rotation_touches_only_the_files_that_there_are(name):
+    """Of the billions that a log may have."""
+    files = written(name, [(1, b"one\n"), (1, b"two\n"), (1, b"three\n")], max_size=60, max_files=2**32 - 1)
+    assert sorted(files) == ["x-json.log", "x-json.log.1", "x-json.log.2"]
+    assert [each["log"] for each in lines(files)] == ["one\n", "two\n", "three\n"]
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("absent", [1, 2, 3, 4])
+def test_a_rotation_fills_the_first_place_that_is_free(name, absent, tmp_path):
+    """One that was cut short has left it; the files behind it stay where they are, compressed or not."""
+    for number in range(1, 5):
+        (tmp_path / f"x.{number}{'.gz' * (number % 2)}").write_text(str(number))
+    (tmp_path / f"x.{absent}{'.gz' * (absent % 2)}").unlink()
+    with JsonWriter(str(tmp_path), "x", 1, 5) as log:
+        one = Container(twins.select(name), log)
+        one.say(1, b"one\n")
+        one.say(1, b"two\n")
+        one.close()
+    names = {int(each.name.split(".")[1]): each for each in tmp_path.glob("x.*")}
+    assert sorted(names) == [1, 2, 3, 4]
+    assert b"one" in names.pop(1).read_bytes()
+    assert [int(names[number].read_text()) for number in sorted(names)] == [n for n in range(1, 5) if n != absent]
+
+
+@pytest.mark.parametrize("name", TWINS)
 def test_a_single_file_is_cut_when_it_is_full(name):
     files = written(name, [(1, b"one\ntwo\nthree\n")], max_size=100, max_files=1)
     assert list(files) == ["x-json.log"]
