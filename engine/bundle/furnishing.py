@@ -14,7 +14,7 @@ from engine.client import completion, helptexts, verbs, verbtable
 from engine.inspection import verb as inspecting
 from engine.listen import main as listening
 from engine.migrate import asked
-from engine.settings import every
+from engine.settings import advertised, every
 from engine.units import install
 
 _SUMMARY = "container engine that speaks the Docker Engine API"
@@ -58,17 +58,17 @@ def client_page(bundling: str) -> str:
     shown = [verb for verb in verbtable.VERBS if not verb.hidden]
     of_verbs = [helptexts.verb_usage(verb, (*verbs.options_of(verb), verbtable.HELP)) for verb in shown]
     helps = [helptexts.usage(), *of_verbs, *tools]
-    return manual.page("engine", 1, every.VERSION, _SUMMARY, helps)
+    return manual.page("engine", 1, advertised.VERSION, _SUMMARY, helps)
 
 
 def daemon_page() -> str:
     """The manual page engined(8)."""
-    return manual.page("engined", 8, every.VERSION, f"daemon of a {_SUMMARY}", [every.usage()])
+    return manual.page("engined", 8, advertised.VERSION, f"daemon of a {_SUMMARY}", [every.usage()])
 
 
 def _changes(moment: int) -> str:
     date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(moment))
-    return f"""engine ({every.VERSION}) unstable; urgency=medium
+    return f"""engine ({advertised.VERSION}) unstable; urgency=medium
 
   * The engine as it is in its own tree.
 

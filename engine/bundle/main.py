@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from engine.bundle import deb, furnishing, materials, pyz
 from engine.commandline import Given, Option, given_text
 from engine.errors import Invalid, SystemFailure
-from engine.settings import every
+from engine.settings import advertised
 from engine.tool import Tool
 
 _USUAL, _DEBIANS = "/usr/bin/env python3", "/usr/bin/python3"
@@ -24,8 +24,8 @@ def _write(given: Given) -> None:
     packed = pyz.pack(files, interpreter=interpreter)
     if given.get("deb"):
         moment = _moment(os.environ)
-        data = deb.package(every.VERSION, furnishing.entries(packed.data, usage(), moment), moment)
-        path, mode = given_text(given, "output", f"engine_{every.VERSION}_all.deb"), 0o644
+        data = deb.package(advertised.VERSION, furnishing.entries(packed.data, usage(), moment), moment)
+        path, mode = given_text(given, "output", f"engine_{advertised.VERSION}_all.deb"), 0o644
     else:
         data, path, mode = packed.data, given_text(given, "output", "engine.pyz"), 0o755
     put(path, data, mode)

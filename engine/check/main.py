@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from engine.check import isolation, limiting, storing, tools, traffic, trial, unprivileged
 from engine.check.row import MISSING, OK, UNKNOWN, UNUSED, Check, Found
 from engine.errors import EngineError
-from engine.settings.every import VERSION, Settings, from_arguments
+from engine.settings.advertised import VERSION
+from engine.settings.every import Settings, from_arguments
 
 CHECKS = (*isolation.CHECKS, *unprivileged.CHECKS, *limiting.CHECKS, *traffic.CHECKS, *storing.CHECKS, *tools.CHECKS)
 """Every row, in the order in which they are printed."""

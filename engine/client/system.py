@@ -12,7 +12,7 @@ from engine.client.display import binary_size
 from engine.client.showing.listings import SHOW_FORMAT, shown
 from engine.client.transport import Object
 from engine.commandline import Given, given_text
-from engine.settings.every import VERSION
+from engine.settings.advertised import VERSION
 
 SHOW_OPTIONS = (SHOW_FORMAT,)
 _DAEMON_FACTS = ("Version", "ApiVersion", "MinAPIVersion", "Os", "Arch", "KernelVersion")
@@ -65,6 +65,9 @@ def version_verb(api: Api, given: Given, others: Sequence[str]) -> int:
         print(shown({"Client": client, "Server": found}, form))
         return 0
     print("Daemon:")
+    # A daemon of this engine tells its own version in a component, beside that of docker which it stands for.
+    own = [each["Version"] for each in found.get("Components") or () if each["Name"] == "engine"]
+    print(*(f"  {'Engine':<15}{version}\n" for version in own), sep="", end="")
     for name in _DAEMON_FACTS:
         if name in found:
             print(f"  {name:<15}{found[name]}")

@@ -21,10 +21,10 @@ from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded for --help, and for who has mistyped; and for --version
     from engine.client import helptexts
-    from engine.settings import every
+    from engine.settings import advertised
 else:
     helptexts = late("engine.client.helptexts")
-    every = late("engine.settings.every")
+    advertised = late("engine.settings.advertised")
 
 WRONG_OPTION = 125
 _INTERRUPTED = 130
@@ -95,7 +95,7 @@ def _chosen(arguments: Sequence[str]) -> tuple[Verb | None, list[str], dict[str,
     except Invalid as error:
         raise _Mistyped(f"{error}\n\nRun 'engine --help' for more information", WRONG_OPTION) from error
     if given.get("version"):
-        print(f"engine {every.VERSION}")
+        print(f"engine {advertised.VERSION}")
         return None, [], {}
     if not rest or rest == ["help"] or (given.get("help")):
         print(helptexts.usage(), end="")

@@ -21,8 +21,8 @@ from engine.kernel import outside, userns
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, natural
 from engine.sandbox.cgroups.hierarchy import Cgroups
-from engine.settings import runtimes, whose
-from engine.settings.every import VERSION, Settings
+from engine.settings import runtimes, storagedriver, whose
+from engine.settings.every import Settings
 
 if TYPE_CHECKING:  # loaded by a daemon of a user's own
     from engine.rootless import outward
@@ -48,6 +48,8 @@ else:
 
 INDEX_SERVER = "https://index.docker.io/v1/"
 FIREWALL = "nftables"
+# Clients look for it in the first place to learn that an image may be here for several platforms.
+_SNAPSHOTTER = ["driver-type", "io.containerd.snapshotter.v1"]
 
 _FORWARDING = "IPv4Forwarding"
 # (key of /info, what the kernel lacks when it is false)
@@ -89,13 +91,18 @@ def info(engine: DaemonParts) -> Object:
     system = os.uname()
     abilities = _abilities(engine.cgroups)
     no_firewall = engine.firewall.missing()
+    driver = storagedriver.reported(settings.storage_driver, engine.storage == "copy")
     devices, wrong = cdispecs.found(settings.cdi_spec_dirs) if _has_cdi(settings) else ({}, [])
     return {
         "ID": engine.id,
         **container_counts(engine),
         "Images": engine.images.count(),
-        "Driver": engine.storage,
-        "DriverStatus": [["Backing Filesystem", filesystem_of(settings.data_root)], ["Muxer", engine.muxer]],
+        "Driver": driver,
+        "DriverStatus": [
+            *([] if driver in storagedriver.GRAPH_DRIVERS else [_SNAPSHOTTER]),
+            ["Backing Filesystem", filesystem_of(settings.data_root)],
+            ["Muxer", engine.muxer],
+        ],
         "Plugins": {
             "Volume": ["local", *engine.plugins.used(VOLUMES)],
             "Network": list(choice.LOCAL),
@@ -127,7 +134,7 @@ def info(engine: DaemonParts) -> Object:
         "Name": socket.gethostname(),
         "Labels": list(settings.labels),
         "ExperimentalBuild": settings.experimental,
-        "ServerVersion": VERSION,
+        "ServerVersion": settings.report_version,
         "Runtimes": _runtimes(settings),
         "DefaultRuntime": settings.default_runtime,
         "Swarm": {

@@ -43,6 +43,7 @@ from engine.muxer import in_words, select
 from engine.settings import cgroups
 from engine.settings.defaults import BUILTIN, LOG_DRIVER
 from engine.settings.every import Settings
+from engine.settings.storagedriver import OVERLAY2
 from engine.wire.channel import Channel
 
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
@@ -381,6 +382,9 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
     loglines.name_by(containers.glance)
     if any(name not in containers for name in os.listdir(os.path.join(settings.data_root, "containers"))):
         files.sweep(settings.data_root, containers.__contains__)
+    if settings.storage_driver == OVERLAY2:
+        with dataroot.usable("data root"):
+            files.layerdb(settings.data_root)
 
     def ended(container_id: str, exited: "Exited | None") -> None:
         try:

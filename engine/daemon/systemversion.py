@@ -9,7 +9,8 @@ import sys
 from engine.daemon.images import platform
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
-from engine.settings.every import VERSION, Settings
+from engine.settings.advertised import VERSION
+from engine.settings.every import Settings
 
 
 @timed("host_info_functions", "system_version")
@@ -17,6 +18,8 @@ def version(newest: str, oldest: str, settings: Settings) -> Object:
     """The API's SystemVersion; `newest` and `oldest` are the API versions that the daemon speaks."""
     system = os.uname()
     architecture = platform.host().architecture
+    # The component that is not docker's comes first; clients find docker's by its name, `Engine`.
+    own = {"Name": "engine", "Version": VERSION, "Details": {"PythonVersion": sys.version.partition(" ")[0]}}
     details = {
         "ApiVersion": newest,
         "Arch": architecture,
@@ -27,16 +30,15 @@ def version(newest: str, oldest: str, settings: Settings) -> Object:
         "KernelVersion": system.release,
         "MinAPIVersion": oldest,
         "Os": "linux",
-        "PythonVersion": sys.version.partition(" ")[0],
     }
     return {
         "Platform": {"Name": ""},
-        "Version": VERSION,
+        "Version": settings.report_version,
         "ApiVersion": newest,
         "MinAPIVersion": oldest,
         "Os": "linux",
         "Arch": architecture,
-        "Components": [{"Name": "Engine", "Version": VERSION, "Details": details}],
+        "Components": [own, {"Name": "Engine", "Version": settings.report_version, "Details": details}],
         "GitCommit": "",
         "GoVersion": "",
         "KernelVersion": system.release,

@@ -1,4 +1,4 @@
-"""Declares what the daemon tells of itself: its log, its labels and resources, its features, its oldest API version.
+"""Declares what the daemon tells of itself: its version, log, labels, resources, features and oldest API version.
 
 Pure. Names, keys and words are dockerd's.
 """
@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable
 from engine.commandline import Option, Value
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, boolean, natural
+from engine.regex import regex
 
+VERSION = "0.1.0"
+"""The engine's own version."""
+# The last release of dockerd whose newest API is the one that this engine speaks (29.3 to 29.5 speak 1.54, 29.6 speaks
+# 1.55). Clients that ask for a version of docker compare this one with theirs, so it promises no newer API.
+_DOCKERD = "29.5.3"
+REPORTED_VERSION = f"{_DOCKERD}+engine{VERSION}"
+"""What clients are told as the version of the daemon unless the settings say otherwise."""
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 LOG_FORMATS = ("text", "json")
 _OTHER_LEVELS = {"trace": "debug", "panic": "fatal"}
@@ -17,6 +25,7 @@ _RESERVED = ("com.docker.", "io.docker.", "org.dockerproject.")
 # What is so without a word, or by `buildkit` alone.
 _KNOWN_FEATURES = frozenset({"buildkit=true", "buildkit=false", "containerd-snapshotter=true", "cdi=true", "cdi=false"})
 _OLDEST_API, _NEWEST_API = (1, 24), (1, 54)
+_VERSION = regex(r"[0-9][0-9A-Za-z.+~-]{0,63}")
 
 
 def _log_level(text: str) -> str:
@@ -29,6 +38,12 @@ def _log_level(text: str) -> str:
 def _log_format(text: str) -> str:
     if text not in LOG_FORMATS:
         raise Invalid(f"invalid log format: {text}")
+    return text
+
+
+def _version(text: str) -> str:
+    if not _VERSION.fullmatch(text):
+        raise Invalid(f"invalid version: {text}: give one like {REPORTED_VERSION}")
     return text
 
 
@@ -133,6 +148,14 @@ OPTIONS = (
         default="text",
         value="format",
         key="log-format",
+    ),
+    Option(
+        "report-version",
+        "Version of docker that clients are told; the engine's own stays the first of the components",
+        check=_version,
+        default=REPORTED_VERSION,
+        value="version",
+        key="report-version",
     ),
     Option(
         "label",

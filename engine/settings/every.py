@@ -32,7 +32,6 @@ from engine.settings import (
 from engine.settings.gcpolicy import GcPolicy
 from engine.settings.whose import DOCKERD, ROOTS
 
-VERSION = "0.1.0"
 MUXERS = ("auto", "c", "python")
 
 
@@ -62,6 +61,7 @@ class Settings:
         driver's own; cpu_rt_*: microseconds for all containers together, 0 for what the host has
     log_driver: of containers that name none; log_opts: `name=value` each, its options
     metrics_addr: `host:port`, or empty
+    report_version: of docker, as clients are told it
     labels, node_generic_resources, features: `name=value` each; a feature's value is `true` or `false`
     bridge: an existing bridge, `none`, or empty for the engine's own; bip*: its address and prefix; all settings about
         addresses may be empty, except ip; mtu: decimal, 0 for the kernel's
@@ -88,6 +88,7 @@ class Settings:
     debug: bool
     log_level: str
     log_format: str
+    report_version: str
     labels: tuple[str, ...]
     node_generic_resources: tuple[str, ...]
     metrics_addr: str
@@ -319,8 +320,8 @@ dockerd's daemon.json has for it. A key in both is an error.
 def version(name: str = "") -> str:
     """The line of `--version`, in the form of dockerd's where the program has its name."""
     if (name or whose.program()) == DOCKERD:
-        return f"Docker version {VERSION}, build engine"
-    return f"engine {VERSION}"
+        return f"Docker version {advertised.REPORTED_VERSION}, build engine"
+    return f"engine {advertised.VERSION}"
 
 
 def options_table() -> str:

@@ -9,6 +9,9 @@ from engine.errors import Invalid
 
 OVERLAYS, COPIES = ("overlay2", "overlayfs"), ("vfs", "native")
 """The names of drivers that mount overlays, and of those that copy."""
+OVERLAY2 = "overlay2"
+GRAPH_DRIVERS = (OVERLAY2, "vfs")
+"""Those of dockerd's own; the others are containerd's snapshotters."""
 
 
 def _driver(text: str) -> str:
@@ -17,10 +20,15 @@ def _driver(text: str) -> str:
     return text
 
 
+def reported(asked: str, copies: bool) -> str:
+    """The driver that clients are told: the one of the settings, else dockerd's word for what the data root has."""
+    return asked or ("vfs" if copies else "overlayfs")
+
+
 OPTIONS = (
     Option(
         "storage-driver",
-        "overlay2 or overlayfs (overlays), vfs or native (copies); none: overlays where they work",
+        "overlay2 or overlayfs (overlays), vfs or native (copies), as clients are told; none: overlays where they work",
         short="s",
         check=_driver,
         value="driver",

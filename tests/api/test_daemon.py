@@ -186,7 +186,7 @@ def test_containers_run_from_plain_copies(world) -> None:
     daemon = world.daemon()
     daemon.copies_layers()
     with running(daemon):
-        assert daemon.request("GET", "/info").json()["Driver"] == "copy"
+        assert daemon.request("GET", "/info").json()["Driver"] == "vfs"
         daemon.import_busybox()
         one = daemon.create("sh", "-c", "echo x >> /file; cat /file")
         for _ in range(2):

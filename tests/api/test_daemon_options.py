@@ -173,17 +173,63 @@ def test_an_experimental_daemon_says_so_and_an_old_client_is_turned_away(
     world, make_daemon: Callable[..., Daemon]
 ) -> None:
     file = world.directory() / "daemon.json"
-    file.write_text('{"experimental": true, "features": {"buildkit": false}, "min-api-version": "1.40"}')
+    file.write_text(
+        '{"experimental": true, "features": {"buildkit": false}, "min-api-version": "1.40",'
+        ' "report-version": "99.1.2-x"}'
+    )
     daemon = make_daemon("--config-file", str(file))
     answer = daemon.request("GET", "/_ping")
     assert (answer.headers["docker-experimental"], answer.headers["builder-version"]) == ("true", "1")
     old = daemon.request("GET", "/v1.39/info")
     assert old.status == 400
     assert "Minimum supported API version is 1.40" in old.json()["message"]
-    assert daemon.request("GET", "/version").json()["MinAPIVersion"] == "1.40"
+    version = daemon.request("GET", "/version").json()
+    assert (version["MinAPIVersion"], version["Version"], version["Components"][1]["Version"]) == (
+        *("1.40", "99.1.2-x", "99.1.2-x"),
+    )
+    assert daemon.request("GET", "/info").json()["ServerVersion"] == "99.1.2-x"
+    assert answer.headers["server"] == "Docker/99.1.2-x (linux)"
 
 
 def test_a_daemon_with_vfs_copies(world) -> None:
     daemon = world.daemon(["--storage-driver", "vfs"])
     with running(daemon):
-        assert daemon.request("GET", "/info").json()["Driver"] == "copy"
+        info = daemon.request("GET", "/info").json()
+        assert (info["Driver"], info["DriverStatus"][0][0]) == ("vfs", "Backing Filesystem")
+
+
+def test_a_daemon_with_overlay2_has_what_monitors_look_for(world) -> None:
+    """The name of the driver everywhere, and the file in which cAdvisor looks for the name of a container's layer."""
+    daemon = world.daemon()
+    with running(daemon):
+        info = daemon.request("GET", "/info").json()
+        assert (info["Driver"], info["DriverStatus"][0]) == (
+            *("overlayfs", ["driver-type", "io.containerd.snapshotter.v1"]),
+        )
+        daemon.import_busybox()
+        older = daemon.create("true")
+        assert not (daemon.data_root / "image").exists()
+        daemon.kill9()
+        daemon.options = [*daemon.options, "--storage-driver", "overlay2"]
+        for _ in range(2):
+            daemon.start()
+            info = daemon.request("GET", "/info").json()
+            assert (info["Driver"], info["DriverStatus"][0][0]) == ("overlay2", "Backing Filesystem")
+            one = daemon.create("sh", "-c", "echo x > /file")
+            mounts = daemon.data_root / "image/overlay2/layerdb/mounts"
+            for each in (older, one):
+                assert (mounts / each / "mount-id").read_text() == each
+            daemon.begin(one)
+            assert daemon.wait(one) == 0
+            shown = daemon.inspect(one)
+            assert shown["Driver"] == shown["GraphDriver"]["Name"] == "overlay2" and "Storage" not in shown
+            data = shown["GraphDriver"]["Data"]
+            assert Path(data["UpperDir"], "file").read_text() == "x\n"
+            assert Path(data["LowerDir"].split(":")[0], "bin").is_dir()
+            for version in ("", "/v1.44"):
+                image = daemon.request("GET", f"{version}/images/busybox/json").json()
+                assert image["GraphDriver"]["Name"] == "overlay2"
+            daemon.remove(one)
+            until(lambda gone=mounts / one: not gone.exists())
+            daemon.kill9()
+        daemon.start()

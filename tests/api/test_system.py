@@ -25,7 +25,11 @@ def test_version_says_what_runs(daemon: Daemon) -> None:
     assert (body["ApiVersion"], body["MinAPIVersion"]) == ("1.54", "1.24")
     assert body["Os"] == "linux"
     assert body["KernelVersion"] == platform.release()
-    assert any(component["Name"] == "Engine" for component in body["Components"])
+    own, docker = (component["Version"] for component in body["Components"])
+    assert [component["Name"] for component in body["Components"]] == ["engine", "Engine"]
+    assert re.fullmatch(r"29\.\d+\.\d+\+engine" + re.escape(own), docker)
+    assert body["Version"] == docker == daemon.request("GET", "/info").json()["ServerVersion"]
+    assert daemon.request("GET", "/_ping").headers["server"] == f"Docker/{docker} (linux)"
 
 
 def test_info_says_what_the_host_is(daemon: Daemon) -> None:
@@ -36,7 +40,7 @@ def test_info_says_what_the_host_is(daemon: Daemon) -> None:
     assert body["KernelVersion"] == platform.release()
     assert body["DockerRootDir"] == str(daemon.data_root)
     assert body["CgroupVersion"] in ("1", "2")
-    assert body["Driver"] in ("overlayfs", "copy")
+    assert body["Driver"] in ("overlayfs", "vfs")
     assert body["OSType"] == "linux"
     assert re.fullmatch(r"[0-9a-f-]{36}", body["ID"])
     assert "muxer" in str(body).lower(), "info must say whether the C or the Python muxer runs"

@@ -1,6 +1,7 @@
 """The engine in one file: everything that a clone does works from it, also when it was replaced meanwhile."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -197,8 +198,8 @@ def test_a_daemon_stays_of_its_version_when_the_file_is_replaced(packed: Packed,
     tree = tmp_path / "tree"
     shutil.copytree(PROJECT / "engine", tree / "engine")
     shutil.copytree(PROJECT / "_muxer", tree / "_muxer")
-    with open(tree / "engine/settings/every.py", "a") as text:
-        text.write('\nVERSION = "9.9.9"\n')
+    declares = tree / "engine/settings/advertised.py"
+    declares.write_text(re.sub('^VERSION = ".*"$', 'VERSION = "9.9.9"', declares.read_text(), flags=re.MULTILINE))
     newer = bundle(tmp_path / "newer.pyz", tree)
     shutil.copy2(newer, packed.root / "engine.new")
     os.replace(packed.root / "engine.new", packed.file)
@@ -208,10 +209,10 @@ def test_a_daemon_stays_of_its_version_when_the_file_is_replaced(packed: Packed,
     two = packed.create("sleep", "1000", HostConfig={"NetworkMode": "bridge", "Binds": ["kept:/kept"]})
     packed.begin(two)
     assert "another is started" in packed.log
-    assert packed.request("GET", "/version").json()["Version"] != "9.9.9"
+    assert packed.request("GET", "/version").json()["Components"][0]["Version"] != "9.9.9"
     packed.kill9()
     packed.start()
-    assert packed.request("GET", "/version").json()["Version"] == "9.9.9"
+    assert packed.request("GET", "/version").json()["Components"][0]["Version"] == "9.9.9"
     for each in (one, two):
         assert packed.inspect(each)["State"]["Running"]
     said = len(packed.logs(one))

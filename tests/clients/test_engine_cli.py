@@ -98,7 +98,8 @@ def test_ps_logs_and_rm(engine, named):
 def test_images_and_version(engine):
     assert b"busybox" in engine("images").stdout
     assert engine("images", "-q", "own/none").stdout == b""
-    assert b"Daemon:" in engine("version").stdout
+    facts = engine("version").stdout.decode().partition("Daemon:\n")[2].split()
+    assert facts[0:3:2] == ["Engine", "Version"] and facts[3].endswith(f"+engine{facts[1]}")
 
 
 def test_a_pull_that_cannot_be_is_an_error(engine):

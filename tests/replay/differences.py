@@ -50,7 +50,7 @@ DIFFERENCES = (
     meant((142,), "text", "", "the last line of both is stdout's in the recording, and stderr's in the replay"),
     meant((4, 5), "text", "|message", "the recording's daemon speaks 1.40 to 1.56, this engine 1.24 to 1.54"),
     meant((3, 10), "missing", r"Components\[\]\.Details\.Module(Version)?", "a Go module's name and version"),
-    meant((3, 10), "extra", r"Components\[\]\.Details\.PythonVersion", "what runs it, in place of the Go version"),
+    meant((3, 10), "extra", r"Components\[\]\.Details\.PythonVersion", "the engine's own component, before docker's"),
     meant((11,), "missing", r"Runtimes\.runc\.status", "the features of a runc binary, and there is none"),
     meant((11,), "type", "Containerd", "there is no containerd whose address could be told"),
     meant((55, 66, 74, 97, 101, 105), "text", "message", NO_RUNC),

@@ -15,7 +15,7 @@ from engine.daemon.api.answers import Response, Text
 from engine.daemon.api.request import Request
 from engine.daemon.images import platform
 from engine.daemon.parts import DaemonParts
-from engine.settings.every import VERSION
+from engine.settings.storagedriver import reported
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=values"
 _PREFIX = "engine_daemon_"
@@ -129,12 +129,12 @@ def _host(engine: DaemonParts) -> Iterator[_Family]:
         ("architecture", platform.host().architecture),
         ("commit", ""),
         ("daemon_id", engine.id),
-        ("graphdriver", engine.storage),
+        ("graphdriver", reported(engine.settings.storage_driver, engine.storage == "copy")),
         ("kernel", system.release),
         ("os", release.get("PRETTY_NAME", "Linux")),
         ("os_type", "linux"),
         ("os_version", release.get("VERSION_ID", "")),
-        ("version", VERSION),
+        ("version", engine.settings.report_version),
     )
     said = "The information related to the engine and the OS it is running on"
     yield _family(f"{_PREFIX}engine_info", "gauge", said, [(labels, 1)])

@@ -27,7 +27,8 @@ class Servers(Acceptor):
     """All that the daemon serves. Making it opens the listeners, and raises what `listeners.open_listeners` raises."""
 
     def __init__(self, engine: DaemonParts):
-        versions.declare(engine.settings.experimental, engine.settings.min_api_version)
+        settings = engine.settings
+        versions.declare(settings.experimental, settings.min_api_version, settings.report_version)
         if names := engine.settings.authorization_plugins:
             authorization.check(engine.plugins, names)
         super().__init__(open_listeners(engine.settings), _guarded(engine, Dispatcher(engine, ROUTES)))

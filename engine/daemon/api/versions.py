@@ -11,7 +11,8 @@ from engine.daemon.jsontext import Object
 from engine.errors import Invalid
 from engine.late import TYPE_CHECKING, late
 from engine.regex import regex
-from engine.settings.every import VERSION
+from engine.settings.advertised import REPORTED_VERSION
+from engine.settings.storagedriver import GRAPH_DRIVERS
 
 if TYPE_CHECKING:  # loaded with the first container that is shown
     from engine.daemon.network import record
@@ -41,11 +42,9 @@ _PARAMETERS: dict[str, dict[str, Version]] = {
     "GET /images/{name...}/get": {"platform": (1, 48)},
 }
 
-_IDENTITY = (
-    f"Api-Version: {NEWEST_TEXT}\r\nDocker-Experimental: %s\r\nOstype: linux\r\nServer: engine/{VERSION} (linux)\r\n"
-)
+_IDENTITY = f"Api-Version: {NEWEST_TEXT}\r\nDocker-Experimental: %s\r\nOstype: linux\r\nServer: Docker/%s (linux)\r\n"
 # What the settings say of this daemon, see `declare`.
-_declared = {"identity": _IDENTITY % "false", "oldest": OLDEST_TEXT}
+_declared = {"identity": _IDENTITY % ("false", REPORTED_VERSION), "oldest": OLDEST_TEXT}
 
 # What NetworkSettings had beside Networks until 1.51: the address on the default network (_ADDRESS), and fields that
 # were never filled in (_NEVER_FILLED).
@@ -106,9 +105,11 @@ def newest_for(user_agent: str) -> str:
     return OLD_COMPOSE_SPEAKS if user_agent.startswith(OLD_COMPOSE) else NEWEST_TEXT
 
 
-def declare(experimental: bool, oldest: str) -> None:
-    """Have this daemon say from now on that it is experimental, and speak no version before `oldest`."""
-    _declared.update(identity=_IDENTITY % ("true" if experimental else "false"), oldest=oldest)
+def declare(experimental: bool, oldest: str, reported: str) -> None:
+    """Have this daemon say from now on that it is experimental, and of the version `reported`, and speak no API version
+    before `oldest`.
+    """
+    _declared.update(identity=_IDENTITY % ("true" if experimental else "false", reported), oldest=oldest)
 
 
 def identity() -> str:
@@ -277,7 +278,7 @@ def _of_graph_drivers(shown: Object) -> Object:
     endpoint = settings["Networks"].get("bridge") or {}
     address = {key: endpoint.get(key) or empty for key, empty in _ADDRESS.items()}
     older = {key: value for key, value in shown.items() if key != "Storage"}
-    older["GraphDriver"] = {"Name": shown["Driver"], "Data": None}
+    older.setdefault("GraphDriver", {"Name": shown["Driver"], "Data": None})
     older["NetworkSettings"] = {**settings, **_NEVER_FILLED, **address}
     return older
 
@@ -297,8 +298,8 @@ def _with_short_alias(shown: Object, endpoint: Object) -> Object:
     return {**endpoint, "Aliases": list(dict.fromkeys(name for name in names if name))}
 
 
-def image(version: Version, shown: Object) -> Object:
-    """An image of a list or of an inspect, in the form of this version."""
+def image(version: Version, shown: Object, driver: str = "") -> Object:
+    """An image of a list or of an inspect, in the form of this version. driver: of the storage, for an inspect"""
     older = dict(shown)
     if version < (1, 53):
         older.pop("Identity", None)
@@ -306,7 +307,7 @@ def image(version: Version, shown: Object) -> Object:
         older.pop("Descriptor", None)
     if version < (1, 44):
         older["VirtualSize"] = shown["Size"]
-    return _listed(version, older) if "Containers" in shown else _inspected(version, older)
+    return _listed(version, older) if "Containers" in shown else _inspected(version, older, driver)
 
 
 def _listed(version: Version, shown: Object) -> Object:
@@ -317,7 +318,7 @@ def _listed(version: Version, shown: Object) -> Object:
     return shown
 
 
-def _inspected(version: Version, shown: Object) -> Object:
+def _inspected(version: Version, shown: Object, driver: str) -> Object:
     """An image of an inspect. Until 1.51 empty fields were shown too, and until 1.44 the configuration of the container
     from which a build step made it.
 
@@ -325,7 +326,8 @@ def _inspected(version: Version, shown: Object) -> Object:
     """
     if version < (1, 52):
         shown = {"Parent": "", "Comment": "", "DockerVersion": "", "Author": "", **shown}
-        shown["GraphDriver"] = {"Name": "overlayfs", "Data": None}
+    if version < (1, 52) or driver in GRAPH_DRIVERS:
+        shown["GraphDriver"] = {"Name": driver, "Data": None}
     if version < (1, 45):
         shown = {**shown, "Container": "", "ContainerConfig": {**_NO_CONTAINER, **(shown.get("Config") or {})}}
     if version < (1, 44):
@@ -362,8 +364,7 @@ def info(version: Version, shown: Object) -> Object:
     """
     if version < (1, 50):
         shown.pop("DiscoveredDevices", None)
-        for key, name in (("BridgeNfIptables", "iptables"), ("BridgeNfIp6tables", "ip6tables")):
-            shown[key] = _bridged(name)
+        shown |= {"BridgeNfIptables": False, "BridgeNfIp6tables": False}
     if version < (1, 49):
         del shown["FirewallBackend"]
         for key in ("ContainerdCommit", "RuncCommit", "InitCommit"):
@@ -374,15 +375,6 @@ def info(version: Version, shown: Object) -> Object:
     if version < (1, 46):
         del shown["Containerd"]
     return shown
-
-
-def _bridged(name: str) -> bool:
-    """Whether the host's firewall sees packets that only cross a bridge."""
-    try:
-        with open(f"/proc/sys/net/bridge/bridge-nf-call-{name}") as file:
-            return file.read().strip() == "1"
-    except FileNotFoundError:  # the kernel has no br_netfilter
-        return False
 
 
 def event_types(version: Version) -> tuple[str, ...]:

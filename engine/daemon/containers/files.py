@@ -5,6 +5,7 @@ repair what a power cut took; while the container runs, when its networks change
 written again from the container's record.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -89,6 +90,25 @@ def sweep(data_root: str, known: Callable[[str], bool]) -> None:
         if not known(name):
             with left_for_later("files of a removed container"):
                 remove_path(os.path.join(place, name))
+
+
+def mount_id(where: Paths) -> None:
+    """Write the file in which monitors of docker's overlay2 look for the name of the layer that is written to."""
+    _write(f"{where.home}/mount-id", os.path.basename(where.home).encode())
+
+
+def layerdb(data_root: str) -> None:
+    """Make docker's directory of these files a link to that of the containers, and the files that are missing.
+
+    Runs once at start-up of a daemon that was told to be overlay2. The engine itself never looks there. Raises OSError.
+    """
+    above = os.path.join(data_root, "image/overlay2/layerdb")
+    os.makedirs(above, 0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.symlink("../../../containers", os.path.join(above, "mounts"))
+    for name in os.listdir(os.path.join(data_root, "containers")):
+        if not os.path.exists(os.path.join(data_root, "containers", name, "mount-id")):
+            mount_id(Paths(os.path.join(data_root, "containers", name), ""))
 
 
 def _write(path: str, content: bytes) -> None:

@@ -14,6 +14,7 @@ from engine.daemon.api.answers import Empty, Json, Text
 from engine.daemon.api.connection import Connection
 from engine.daemon.api.streams import ClientGone
 from engine.errors import Invalid
+from engine.settings.advertised import REPORTED_VERSION
 
 GET = b"GET /a HTTP/1.1\r\n\r\n"
 
@@ -77,7 +78,7 @@ def test_every_answer_says_who_answers(connect):
         assert headers["api-version"] == "1.54"
         assert headers["ostype"] == "linux"
         assert headers["docker-experimental"] == "false"
-        assert headers["server"].startswith("engine/")
+        assert headers["server"].startswith("Docker/29.")
         assert headers["date"].endswith(" GMT")
 
 
@@ -317,7 +318,7 @@ def client_headers(status: int) -> dict[str, str]:
         "api-version": "1.54",
         "docker-experimental": "false",
         "ostype": "linux",
-        "server": "engine/0.1.0 (linux)",
+        "server": f"Docker/{REPORTED_VERSION} (linux)",
     }
     plain = {"content-type": "application/vnd.docker.raw-stream"}
     return {**(upgraded if status == 101 else plain), **identity}

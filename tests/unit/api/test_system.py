@@ -115,7 +115,7 @@ def test_labels_and_the_like_are_shown(connect):
     ]
     assert {"name=no-new-privileges", "name=seccomp,profile=/x.json"} <= set(body["SecurityOptions"])
     version = client.ask("GET", "/version")[2]
-    assert version["Components"][0]["Details"]["Experimental"] == "true"
+    assert version["Components"][1]["Details"]["Experimental"] == "true"
 
 
 def test_version_and_info_are_as_the_definition_has_them(client):
@@ -135,7 +135,7 @@ def test_info_tells_the_truth(client):
     body = client.ask("GET", "/info")[2]
     counts = ("Containers", "ContainersRunning", "ContainersPaused", "ContainersStopped", "Images")
     assert [body[key] for key in counts] == [3, 1, 1, 1, 7]
-    assert (body["Driver"], body["CgroupVersion"], body["Debug"]) == ("copy", "2", True)
+    assert (body["Driver"], body["CgroupVersion"], body["Debug"]) == ("vfs", "2", True)
     assert body["DriverStatus"] == [["Backing Filesystem", "proc"], ["Muxer", "python"]]
     assert (body["MemoryLimit"], body["SwapLimit"], body["CPUSet"]) == (True, False, False)
     assert {"WARNING: No swap limit support", "WARNING: No cpuset support"} <= set(body["Warnings"])
@@ -171,7 +171,7 @@ def test_info_as_older_clients_knew_it(client):
         return client.ask("GET", f"/v{version}/info")[2]
 
     assert "BridgeNfIptables" not in shown("1.50") and "Expected" not in shown("1.49")["RuncCommit"]
-    assert {"BridgeNfIptables", "BridgeNfIp6tables"} <= shown("1.49").keys()
+    assert {"BridgeNfIptables": False, "BridgeNfIp6tables": False}.items() <= shown("1.49").items()
     assert "FirewallBackend" in shown("1.49") and "FirewallBackend" not in shown("1.48")
     assert shown("1.48")["RuncCommit"] == {"ID": "", "Expected": ""}
     assert "AllowNondistributableArtifactsCIDRs" in shown("1.46")["RegistryConfig"]

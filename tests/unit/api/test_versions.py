@@ -5,6 +5,7 @@ import pytest
 from engine.daemon.api import versions
 from engine.daemon.api.routes import ROUTES
 from engine.errors import Invalid
+from engine.settings import advertised
 
 
 @pytest.mark.parametrize(
@@ -36,12 +37,13 @@ def test_every_version_from_the_oldest_to_the_newest_is_spoken():
 def declared():
     """Puts back what other tests' daemons say."""
     yield
-    versions.declare(False, versions.OLDEST_TEXT)
+    versions.declare(False, versions.OLDEST_TEXT, advertised.REPORTED_VERSION)
 
 
 def test_a_daemon_may_speak_no_old_version_and_say_that_it_is_experimental(declared):
     assert "Docker-Experimental: false\r\n" in versions.identity()
-    versions.declare(True, "1.40")
+    versions.declare(True, "1.40", "7.0")
+    assert "Server: Docker/7.0 (linux)\r\n" in versions.identity()
     assert "Docker-Experimental: true\r\n" in versions.identity()
     versions.check_version("1.40", (1, 40))
     with pytest.raises(Invalid, match=r"client version 1\.39 is too old. Minimum supported API version is 1\.40, "):

@@ -91,8 +91,8 @@ def test_a_program_called_dockerd_refuses_in_dockerds_form():
 
 
 def test_the_version_and_the_help_name_the_program():
-    assert every.version(whose.DOCKERD) == f"Docker version {every.VERSION}, build engine"
-    assert every.version() == f"engine {every.VERSION}"
+    assert every.version(whose.DOCKERD) == f"Docker version {advertised.REPORTED_VERSION}, build engine"
+    assert every.version() == f"engine {advertised.VERSION}"
     assert every.usage(whose.DOCKERD).startswith("Usage: dockerd [OPTIONS]\n")
     assert every.usage().startswith("Usage: engine daemon [OPTIONS]\n")
 
@@ -125,6 +125,7 @@ def test_the_file_gives_every_key_of_the_table(tmp_path):
         "muxer": "python",
         "tls": True,
         "log-format": "json",
+        "report-version": "29.0",
         "labels": ["a=b"],
         "node-generic-resources": ["gpu=2"],
         "metrics-addr": "127.0.0.1:9323",
@@ -409,6 +410,7 @@ def test_every_option_can_be_given_on_the_command_line():
         "idle-exit": "60",
         "metrics-addr": "[::1]:9",
         "log-format": "json",
+        "report-version": "29.0",
         "label": "a=b",
         "node-generic-resource": "a=b",
     }

@@ -13,10 +13,10 @@ from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath
-from engine.settings import every
+from engine.settings import advertised
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_TOOL = f"Tool: engine-{every.VERSION}"
+_TOOL = f"Tool: engine-{advertised.VERSION}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.settings.runtimes import programs
+from engine.settings.storagedriver import OVERLAY2
 
 if TYPE_CHECKING:  # loaded for the few containers that have links
     from engine.daemon.containers.endpoints import legacylinks
@@ -203,6 +204,8 @@ def _keep(
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
     try:
         files.write(where, container)
+        if engine.settings.storage_driver == OVERLAY2:
+            files.mount_id(where)
         with engine.database.transaction(durable=lasting) as connection:
             table.insert(connection, container, descriptor)
             if beside is not None:

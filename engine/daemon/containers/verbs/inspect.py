@@ -20,6 +20,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Endpoint
 from engine.daemon.parts import ContainerParts
 from engine.late import TYPE_CHECKING, late
+from engine.settings.storagedriver import GRAPH_DRIVERS, OVERLAY2, reported
 
 if TYPE_CHECKING:  # loaded for the few containers that have links
     from engine.daemon.containers.endpoints import legacylinks
@@ -99,6 +100,7 @@ def _show(
     # A container that joins the network of another container has the other's files.
     networked = joins.container_of(container.host_config["NetworkMode"])
     network = paths.of(settings.data_root, settings.exec_root, networked) if networked else where
+    driver = reported(settings.storage_driver, engine.storage == "copy")
     shown: Object = {
         "Id": container.id,
         "Created": rfc3339(container.created_ns),
@@ -112,14 +114,14 @@ def _show(
         "LogPath": logconfig.log_path(container, where),
         "Name": f"/{container.name}",
         "RestartCount": state.restart_count,
-        "Driver": engine.storage,
+        "Driver": driver,
         "Platform": "linux",
         "MountLabel": container.file_label,
         "ProcessLabel": container.process_label,
         "AppArmorProfile": apparmor,
         "ExecIDs": list(container.execs) or None,
         "HostConfig": _show_host_config(engine, container),
-        "Storage": {"RootFS": {"Snapshot": {"Name": engine.storage}}},
+        **_storage(engine, container, driver, where),
     }
     if found is not None:
         shown["SizeRw"], shown["SizeRootFs"] = found
@@ -130,6 +132,18 @@ def _show(
     if descriptor is not None:
         shown["ImageManifestDescriptor"] = descriptor
     return shown
+
+
+def _storage(engine: ContainerParts, container: Container, driver: str, where: paths.Paths) -> Object:
+    """The directories of its file system where its driver is one of dockerd's own, else the name of the snapshotter."""
+    if driver not in GRAPH_DRIVERS:
+        return {"Storage": {"RootFS": {"Snapshot": {"Name": driver}}}}
+    if driver != OVERLAY2:
+        return {"GraphDriver": {"Name": driver, "Data": None}}
+    below = [f"{engine.settings.data_root}/layers/{layer}" for layer in reversed(container.layers)]
+    lower = {"LowerDir": ":".join(below)} if below else {}
+    data = {"ID": container.id, **lower, "UpperDir": where.upper, "WorkDir": where.work}
+    return {"GraphDriver": {"Name": driver, "Data": data}}
 
 
 def measure(engine: ContainerParts, container: Container) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from engine.daemon.streams import Source
 from engine.errors import Invalid, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.redact import redacted
+from engine.settings.storagedriver import reported
 
 if TYPE_CHECKING:  # each is loaded by the first request for it
     from engine.daemon.api import registryauth
@@ -107,7 +108,8 @@ def inspect(engine: DaemonParts, request: Request) -> Response:
         raise Invalid("conflicting options: manifests and platform options cannot both be set")
     image = engine.images.find(request.parameters["name"], str(platforms.from_json(wanted)) if wanted else None)
     shown = listing.inspect_json(engine.images, image, manifests, engine.containers.using, single=bool(wanted))
-    return Json(versions.image(request.version, shown))
+    driver = reported(engine.settings.storage_driver, engine.storage == "copy")
+    return Json(versions.image(request.version, shown, driver))
 
 
 def remove(engine: DaemonParts, request: Request) -> Response:
