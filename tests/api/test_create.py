@@ -171,3 +171,30 @@ def test_a_failed_create_leaves_nothing(daemon: Daemon) -> None:
     assert post(daemon, {"Image": "nope"}, "ghost")[0] == 404
     assert building.containers(daemon) == before
     assert daemon.request("GET", "/containers/ghost/json").status == 404
+
+
+@pytest.mark.parametrize("given", ["8080", "08080"])
+def test_a_port_without_a_protocol_stays_so_for_clients_before_1_52(
+    daemon: Daemon, container: Callable[..., str], given: str
+) -> None:
+    """They compare what inspect shows with what they have asked for; newer ones and images have the full form."""
+    one = container("true", ExposedPorts={given: {}, "53/UDP": {}})
+
+    def shown(version: str) -> dict:
+        return daemon.request("GET", f"{version}/containers/{one}/json").json()["Config"]["ExposedPorts"]
+
+    assert shown("/v1.24") == shown("/v1.51") == {"8080": {}, "53/udp": {}}
+    assert shown("") == shown("/v1.52") == {"8080/tcp": {}, "53/udp": {}}
+    image = daemon.request("POST", f"/commit?container={one}").json()["Id"]
+    found = daemon.request("GET", f"/v1.41/images/{image}/json").json()["Config"]["ExposedPorts"]
+    assert found.keys() == {"8080/tcp", "53/udp"}
+    assert daemon.request("DELETE", f"/images/{image}").status == 200
+
+
+def test_a_port_without_a_protocol_is_published_and_listed(daemon: Daemon, container: Callable[..., str]) -> None:
+    host = {"NetworkMode": "bridge", "PublishAllPorts": True}
+    one = container("sleep", "1000", ExposedPorts={"8080": {}}, HostConfig=host)
+    daemon.begin(one)
+    assert daemon.inspect(one)["NetworkSettings"]["Ports"].keys() == {"8080/tcp"}
+    (listed,) = daemon.request("GET", f'/containers/json?filters={quote(f"""{{"id":["{one}"]}}""")}').json()
+    assert {(each["PrivatePort"], each["Type"]) for each in listed["Ports"]} == {(8080, "tcp")}

@@ -300,3 +300,8 @@ def parse_port(text: str) -> str:
     except Invalid as reason:
         raise Invalid(f"invalid port '{port}': {reason}") from reason
     return f"{number}/{protocol.lower() or 'tcp'}"
+
+
+def parse_exposed(text: str) -> str:
+    """A port as `parse_port` has it, but without a protocol where the text names none, see `versions`. Raises Invalid."""
+    return parse_port(text) if "/" in text else parse_port(text).partition("/")[0]

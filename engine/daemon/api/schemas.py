@@ -6,7 +6,7 @@ is the handler's part.
 
 import socket
 
-from engine.daemon.api.body import Array, Fields, Mapping, Scalar, Struct, parse_port
+from engine.daemon.api.body import Array, Fields, Mapping, Scalar, Struct, parse_exposed, parse_port
 from engine.errors import Invalid
 from engine.literals import INT64 as _INT64
 from engine.literals import UINT64 as _UINT64
@@ -94,7 +94,7 @@ CONFIG: Fields = {
     "AttachStdin": BOOL,
     "AttachStdout": BOOL,
     "AttachStderr": BOOL,
-    "ExposedPorts": Mapping(NOTHING, "network.PortSet", parse_port),
+    "ExposedPorts": Mapping(NOTHING, "network.PortSet", parse_exposed),
     "Tty": BOOL,
     "OpenStdin": BOOL,
     "StdinOnce": BOOL,

@@ -15,8 +15,10 @@ from engine.settings.advertised import REPORTED_VERSION
 from engine.settings.storagedriver import GRAPH_DRIVERS
 
 if TYPE_CHECKING:  # loaded with the first container that is shown
+    from engine.daemon.containers import ports
     from engine.daemon.network import record
 else:
+    ports = late("engine.daemon.containers.ports")
     record = late("engine.daemon.network.record")
 
 Version = tuple[int, int]
@@ -254,6 +256,8 @@ def container(version: Version, shown: Object, mac: str = "") -> Object:
         shown = _of_graph_drivers(shown)
         if mac:
             shown = {**shown, "Config": {**shown["Config"], "MacAddress": mac}}
+    elif "ExposedPorts" in shown["Config"]:
+        shown = {**shown, "Config": ports.with_protocols(shown["Config"])}
     if version < (1, 45):
         shown = _with_short_aliases(shown)
     if version < (1, 48):

@@ -6,6 +6,7 @@ Pure; runs in the daemon's request threads.
 from collections.abc import Iterable
 
 from engine.daemon.containers.record import Container
+from engine.daemon.containers.shapes import Config
 from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Endpoint, Published
 from engine.literals import LAST_PORT, span
@@ -20,6 +21,14 @@ def exposed_ports(container: Container) -> list[tuple[int, str]]:
         if (ends := span(numbers, LAST_PORT)) is not None:
             found.update((number, protocol or "tcp") for number in range(ends[0], ends[1] + 1))
     return sorted(found)
+
+
+def with_protocols(config: Config) -> Config:
+    """The Config with ExposedPorts such as `80/tcp`; a client of the API before 1.52 may have given `80` alone."""
+    exposed = config["ExposedPorts"]
+    if not exposed or all("/" in port for port in exposed):
+        return config
+    return {**config, "ExposedPorts": {port if "/" in port else f"{port}/tcp": {} for port in exposed}}
 
 
 def open_ports(container: Container, endpoints: Iterable[Endpoint]) -> dict[tuple[int, str], list[Published]]:

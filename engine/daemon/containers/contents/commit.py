@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers import config
+from engine.daemon.containers import config, ports
 from engine.daemon.containers.announce import announce
 from engine.daemon.containers.contents import changes
 from engine.daemon.containers.contents.changes import DELETED, Change
@@ -97,7 +97,7 @@ def settings(container: Container, asked: AskedCommit) -> Config:
     # Made complete again: an instruction may have taken a key away, as ENTRYPOINT does with Cmd.
     made = config.container_config(instructions.apply(dict(asked.config or container.config), asked.changes))
     config.merge_image(made, container.config)
-    return made
+    return ports.with_protocols(made)
 
 
 def _name(asked: AskedCommit) -> Reference | None:
