@@ -173,7 +173,9 @@ class Process:
     def command(self, *, certain: bool = False) -> tuple[bytes, list[bytes], dict[bytes, bytes]]:
         """The path, arguments and variables for execve(2). Raises Refusal; certain: see `command.find`."""
         environment = dict(entry.partition("=")[::2] for entry in self.sandbox.env if "=" in entry)
-        environment.setdefault("HOME", self.identity.home)
+        if not environment.get("HOME"):  # an empty one stands for the user's own too
+            environment.pop("HOME", None)
+            environment["HOME"] = self.identity.home
         path = command.find(self.sandbox.argv[0], environment.get("PATH", ""), self.root_fd, certain=certain)
         arguments = [_encoded(text) for text in self.sandbox.argv]
         return _encoded(path), arguments, {_encoded(key): _encoded(value) for key, value in environment.items()}

@@ -24,6 +24,7 @@ from engine.kernel.beneath import make_directories
 from engine.kernel.netlink import loopback
 from engine.sandbox import capabilities, mounts, sources
 from engine.sandbox.spec import Mount, Sandbox
+from engine.sandbox.users import with_home
 from engine.wire import report as protocol
 
 _CONFIG, _PID, _LOG, _CONSOLE = "config.json", "pid", "log", "tty"
@@ -101,8 +102,7 @@ class _ViaRuntime(Process):
         os.mkdir(self.bundle, 0o700)
         who, process = self.identity, self.config["process"]
         process["user"] = {"uid": who.uid, "gid": who.gid, "additionalGids": list(who.groups)}
-        if not any(each.startswith("HOME=") for each in self.sandbox.env):
-            process["env"].append(f"HOME={who.home}")
+        process["env"] = with_home(self.sandbox.env, who.home)
         held = list(capabilities.names(self.granted()))
         process["capabilities"] = dict.fromkeys(process["capabilities"], held)
         with open(self.program.path(_CONFIG), "w") as file:

@@ -416,6 +416,6 @@ def _rights_of(
 
 def _command(step: str, sandbox: Sandbox, *more: int) -> bytes:
     environment = dict(entry.partition("=")[::2] for entry in sandbox.env if "=" in entry)
-    variables = tuple(f"{name}={value}" for name, value in environment.items())
-    home = "HOME" in environment
+    home = bool(environment.get("HOME"))  # an empty one stands for the user's own too
+    variables = tuple(f"{name}={value}" for name, value in environment.items() if home or name != "HOME")
     return record(step, sandbox.umask, home, environment.get("PATH", ""), sandbox.argv, variables, *more)

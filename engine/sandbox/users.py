@@ -29,6 +29,12 @@ class Identity:
     home: str
 
 
+def with_home(env: tuple[str, ...], home: str) -> list[str]:
+    """The variables with HOME as the user has it, unless they name another directory than an empty one."""
+    kept = [each for each in env if each != "HOME="]
+    return kept if any(each.startswith("HOME=") for each in kept) else [*kept, f"HOME={home}"]
+
+
 def resolve(user: str, additional: tuple[str, ...], passwd: str, group: str) -> Identity:
     """The identity for `user` (empty, `name`, `uid`, `name:group`, ...) and additional groups (names or numbers).
 

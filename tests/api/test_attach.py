@@ -394,5 +394,6 @@ def test_a_size_that_no_terminal_has_is_refused(
     """Before the monitor hears of it, in docker's words."""
     one = container("sleep", "60", Tty=True)
     daemon.begin(one)
-    answer = daemon.request("POST", f"/containers/{one}/resize?{size}")
-    assert (answer.status, answer.message) == (400, words)
+    for each in (one, "nope"):
+        answer = daemon.request("POST", f"/containers/{each}/resize?{size}")
+        assert (answer.status, answer.message) == (400, words)

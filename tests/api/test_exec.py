@@ -76,16 +76,18 @@ def test_inspect_before_while_and_after(daemon: Daemon, box: str) -> None:
 
 def test_the_answer_to_a_start(daemon: Daemon, box: str) -> None:
     """101 and the type of the stream for who upgrades; 200 and the raw type for who does not; 200 for a detached."""
+    both, alone = {"Connection": "Upgrade", "Upgrade": "tcp"}, {"Upgrade": "tcp"}
     for tty, upgrade, kind in (
-        (False, True, "application/vnd.docker.multiplexed-stream"),
-        (True, True, "application/vnd.docker.raw-stream"),
-        (False, False, "application/vnd.docker.raw-stream"),
+        (False, both, "application/vnd.docker.multiplexed-stream"),
+        (False, alone, "application/vnd.docker.multiplexed-stream"),
+        (True, both, "application/vnd.docker.raw-stream"),
+        (False, {}, "application/vnd.docker.raw-stream"),
+        (False, {"Connection": "Upgrade"}, "application/vnd.docker.raw-stream"),
     ):
         one = execs.create(daemon, box, "true", Tty=tty)
-        headers = {"Connection": "Upgrade", "Upgrade": "tcp"} if upgrade else {}
         with daemon.connection() as connection:
-            status, told = connection.open_stream("POST", f"/exec/{one}/start", {"Tty": tty}, headers)
-            assert (status, told["content-type"]) == (101 if upgrade else 200, kind)
+            status, told = connection.open_stream("POST", f"/exec/{one}/start", {"Tty": tty}, upgrade)
+            assert (status, told["content-type"]) == (101 if "Upgrade" in upgrade else 200, kind)
             assert connection.read_to_end() == b""
     one = execs.create(daemon, box, "true")
     answer = daemon.request("POST", f"/exec/{one}/start", {"Detach": True})
@@ -132,6 +134,8 @@ def test_the_environment_is_the_containers_and_then_its_own(daemon: Daemon, box:
     lines = execs.shell(daemon, box, "env", Env=["SHAPE=round", "COLOUR=blue", "EMPTY"]).splitlines()
     found = dict(line.partition("=")[::2] for line in lines)
     assert found["COLOUR"] == "blue" and found["SHAPE"] == "round" and "EMPTY" not in found and "TERM" not in found
+    assert execs.shell(daemon, box, "echo $HOME", Env=["HOME="]) == "/root"
+    assert execs.shell(daemon, box, "echo $HOME", Env=["HOME=/x"]) == "/x"
     assert found["HOSTNAME"] == box[:12] and found["PATH"].startswith("/usr/local/sbin") and found["HOME"] == "/root"
     assert "TERM=xterm\r\n" in execs.run(daemon, box, "env", Tty=True).out
 
@@ -280,6 +284,26 @@ def test_an_exec_of_a_removed_container_is_gone(daemon: Daemon, container: Calla
     assert refusal(daemon, "GET", f"/exec/{made}/json") == (404, f"No such exec instance: {made}")
 
 
+def test_an_exec_that_was_not_started_ends_with_its_container(daemon: Daemon, container: Callable[..., str]) -> None:
+    """A later run of the container is not the one that it was made for; what has run by then can be asked for."""
+    one = container("sleep", "600")
+    daemon.begin(one)
+    done, left = execs.create(daemon, one, "true"), execs.create(daemon, one, "true")
+    with execs.attached(daemon, done) as connection:
+        connection.read_to_end()
+    assert daemon.inspect(one)["ExecIDs"] == [left]
+    for again in (False, True):
+        if again:
+            daemon.begin(one)
+        else:
+            assert daemon.request("POST", f"/containers/{one}/kill").status == 204
+            daemon.wait(one)
+        assert daemon.inspect(one)["ExecIDs"] is None
+        for method, path in (("GET", "json"), ("POST", "start"), ("POST", "resize?h=1&w=1")):
+            assert refusal(daemon, method, f"/exec/{left}/{path}") == (404, f"No such exec instance: {left}")
+        assert execs.inspect(daemon, done)["ExitCode"] == 0
+
+
 def test_a_terminal(daemon: Daemon, box: str) -> None:
     """No frames, an echo, a size from the start and by resize, control characters, and the keys that detach."""
     # The new size and the next bytes take different ways to the terminal.
@@ -329,7 +353,8 @@ def test_resize_of_what_has_ended(daemon: Daemon, box: str) -> None:
 )
 def test_a_size_that_is_none_is_refused(daemon: Daemon, box: str, query: str, text: str) -> None:
     one = execs.create(daemon, box, "sleep", "9", Tty=True)
-    assert refusal(daemon, "POST", f"/exec/{one}/resize?{query}") == (400, text)
+    for exec_id in (one, "nope"):
+        assert refusal(daemon, "POST", f"/exec/{exec_id}/resize?{query}") == (400, text)
 
 
 def test_a_client_that_stops_reading_slows_the_command_and_loses_nothing(daemon: Daemon, box: str) -> None:
@@ -402,7 +427,7 @@ def test_an_exec_at_the_moment_the_container_dies(daemon: Daemon, container: Cal
                 if answer.status == 409:
                     return
                 started = daemon.request("POST", f"/exec/{answer.json()['Id']}/start", {"Detach": True})
-                if started.status not in (200, 409):
+                if started.status not in (200, 404, 409):  # 404: the end has come between the two
                     strange.append(started)
 
         threads = [threading.Thread(target=ask) for _ in range(4)]

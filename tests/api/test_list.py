@@ -108,6 +108,16 @@ def test_a_filter_chooses(daemon: Daemon, three: Three, filters: dict, wanted: s
     assert " ".join(names[identifier] for identifier in listed(daemon, "all=1", **copy)) == wanted
 
 
+def test_only_the_status_filter_lists_what_does_not_run(daemon: Daemon, three: Three) -> None:
+    """`since` and `before` choose among what is listed anyway; `all` and `limit` take the rest."""
+    assert listed(daemon, since=["list-created"]) == [three.runs]
+    assert listed(daemon, since=["list-runs"]) == listed(daemon, before=["list-runs"]) == []
+    assert listed(daemon, before=["list-ended"]) == [three.runs]
+    assert listed(daemon, "since=list-created") == [three.runs]
+    assert listed(daemon, "limit=1", since=["list-runs"]) == [three.ended]
+    assert listed(daemon, before=["list-runs"], status=["created"]) == [three.created]
+
+
 def test_the_id_filter_takes_prefixes(daemon: Daemon, three: Three) -> None:
     """Of any length."""
     assert listed(daemon, "all=1", id=[three.ended[:10]]) == [three.ended]

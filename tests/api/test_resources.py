@@ -247,7 +247,10 @@ def test_resource_limits_and_those_of_the_daemon(make_daemon: Callable[..., Daem
     assert own.shell(script, HostConfig=host()).split()[:5] == ["300", "400", "Max", "processes", "5000"]
     asked = [{"Name": "nofile", "Soft": 10, "Hard": 20}]
     one = own.create("sh", "-c", script, HostConfig=host(Ulimits=asked))
-    assert own.inspect(one)["HostConfig"]["Ulimits"] == [{"Name": "nofile", "Hard": 20, "Soft": 10}]
+    assert own.inspect(one)["HostConfig"]["Ulimits"] == [
+        {"Name": "nofile", "Hard": 20, "Soft": 10},
+        {"Name": "nproc", "Hard": 5000, "Soft": 5000},
+    ]
     own.begin(one)
     own.wait(one)
     assert own.logs(one)[8:].split()[0] == b"10"

@@ -14,7 +14,7 @@ from engine.daemon.api.streams import Body, Source, Stream
 from engine.daemon.api.versions import NEWEST, Version
 from engine.errors import Invalid
 from engine.late import TYPE_CHECKING, late
-from engine.protocols.http import BadRequest, Head, field, tokens
+from engine.protocols.http import BadRequest, Head, field
 
 if TYPE_CHECKING:  # loaded with the first body
     from engine.daemon.api import body as bodies
@@ -174,12 +174,12 @@ class Request:
     def hijack(self, upgrade_ok: bool, content_type: str = RAW_STREAM) -> socket.socket:
         """Leave HTTP: send the head, and return the connected socket, from which nothing but the request was read.
 
-        With `upgrade_ok`, a client that asked for `Upgrade: tcp` gets 101 with the content type. Any other client gets
-        200 and the stream until the connection closes. The caller owns the socket from here on and closes it. Raises
+        With `upgrade_ok`, a client that sent any `Upgrade`, be it without a `Connection` that names it, gets 101 with
+        the content type. Any other client gets 200 and the stream until the connection closes. The caller owns the socket from here on and closes it. Raises
         ClientGone, and BadRequest for a body that does not end.
         """
         self.await_body()
-        if upgrade_ok and "upgrade" in tokens(self.headers.get("connection", "")) and "upgrade" in self.headers:
+        if upgrade_ok and "upgrade" in self.headers:
             head = field("Content-Type", content_type) + "Connection: Upgrade\r\nUpgrade: tcp\r\n"
             return self._connection.hand_over(101, head)
         # Without an upgrade dockerd names the raw stream's type, whatever the stream is.

@@ -22,8 +22,8 @@ STATUSES = ("created", "running", "paused", "restarting", "removing", "exited", 
 _HEALTH = ("none", "starting", "healthy", "unhealthy")
 _BY_PORT = ("expose", "publish")
 _BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
-# With one of these filters, the listing shows containers that do not run even without `all`.
-SHOW_ALL = frozenset({"status", "before", "since"})
+SHOW_ALL = "status"
+"""With this filter, the listing shows containers that do not run even without `all`."""
 
 
 def compile_filters(engine: ContainerParts, filters: dict[str, tuple[str, ...]]) -> list[Match]:

@@ -54,7 +54,8 @@ def _size(request: Request, asked: Object) -> tuple[int, int] | None:
 
 def resize(engine: DaemonParts, request: Request) -> Response:
     """POST /exec/{id}/resize: set the size of the command's terminal."""
-    executing.resize(engine, _exec(engine, request), *terminal_size(request))
+    size = terminal_size(request)
+    executing.resize(engine, _exec(engine, request), *size)
     return Empty(200)
 
 

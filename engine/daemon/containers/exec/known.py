@@ -124,6 +124,19 @@ class Execs:
                 self._homes.append(done)
             self._forget(done.ended - KEPT_SECONDS)
 
+    def drop_unstarted(self, container: Container) -> None:
+        """Forget those of a container's execs that nobody has started before its end: no later run is theirs.
+
+        The caller holds the container's `changed`.
+        """
+        with self._lock:
+            for exec_id in [exec_id for exec_id in container.execs if self._status(exec_id) == "created"]:
+                del container.execs[exec_id], self._by_id[exec_id]
+
+    def _status(self, exec_id: str) -> str:
+        found = self._by_id.get(exec_id)
+        return found.status if found is not None else ""
+
     def drop(self, container: Container) -> None:
         """Forget the execs of a container that has been removed."""
         with self._lock:

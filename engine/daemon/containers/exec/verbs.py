@@ -101,7 +101,9 @@ def create(engine: ExecParts, container: Container, asked: Object) -> Exec:
     )
     if asked.get("User"):
         described.check_user(engine, container, command.user)
-    return _register(engine, container, command)
+    with container.changed:  # it may have ended meanwhile, and an end forgets what was not started
+        _check_active(container)
+        return _register(engine, container, command)
 
 
 def _register(engine: ExecParts, container: Container, command: Command) -> Exec:

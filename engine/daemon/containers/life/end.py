@@ -127,6 +127,7 @@ def _note(engine: ContainerParts, container: Container, exited: Exited, oom_kill
     state.pid = state.pid_start = 0
     container.last_exit = exited.exit_code
     container.exits += 1
+    engine.execs.drop_unstarted(container)
     again = obey_policy and not container.held
     again = again and policy.runs_again(
         container.host_config["RestartPolicy"],

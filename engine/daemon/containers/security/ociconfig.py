@@ -12,7 +12,7 @@ from engine.daemon.jsontext import Object
 from engine.errors import SystemFailure
 from engine.sandbox import seccomp
 from engine.sandbox.spec import Device, Hook, Mount, Sandbox
-from engine.sandbox.users import Identity
+from engine.sandbox.users import Identity, with_home
 
 CGROUPS = "/engine-runtimes"
 """The parent of the cgroups in which runtimes begin; a container leaves its own before its command runs."""
@@ -81,8 +81,7 @@ def process_text(sandbox: Sandbox, who: Identity) -> str:
     """A further process in a container, for the runtime's exec."""
     process = _process(sandbox)
     process["user"] = {"uid": who.uid, "gid": who.gid, "additionalGids": list(who.groups)}
-    if not any(each.startswith("HOME=") for each in sandbox.env):
-        process["env"] = [*sandbox.env, f"HOME={who.home}"]
+    process["env"] = with_home(sandbox.env, who.home)
     return json.dumps(process)
 
 

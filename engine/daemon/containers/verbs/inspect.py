@@ -15,7 +15,7 @@ from engine.daemon.containers.endpoints import shown as networks
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container, Health, State
-from engine.daemon.containers.security import joins, walls
+from engine.daemon.containers.security import joins, resources, walls
 from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Endpoint
 from engine.daemon.parts import ContainerParts
@@ -195,6 +195,9 @@ def asked_mac(container: Container) -> str:
 
 def _show_host_config(engine: ContainerParts, container: Container) -> Object:
     shown = _without_empty(container.host_config, HOST_CONFIG_OPTIONAL)
+    if default := engine.settings.default_ulimits:
+        limits = resources.rlimits_of(container.host_config, default)
+        shown["Ulimits"] = [{"Name": each.name, "Hard": each.hard, "Soft": each.soft} for each in limits]
     if shown["Links"]:
         shown["Links"] = legacylinks.shown(engine, container)
     return shown

@@ -90,7 +90,7 @@ containers call it, and the descriptor of its image.
 def _chosen(engine: ContainerParts, asked: AskedListing) -> Iterator[tuple[Container, State, _Beside]]:
     """The containers that are to be shown, newest first. Raises Invalid and NotFound."""
     matches = filters.compile_filters(engine, asked.filters)
-    everything = asked.all or asked.limit > 0 or filters.SHOW_ALL & asked.filters.keys()
+    everything = asked.all or asked.limit > 0 or filters.SHOW_ALL in asked.filters
     names = _ImageNames(engine)
     aliases = _aliases(engine)
     left = asked.limit if asked.limit > 0 else -1

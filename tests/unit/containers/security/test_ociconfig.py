@@ -8,7 +8,7 @@ from engine.daemon.containers.security import ociconfig
 from engine.errors import SystemFailure
 from engine.sandbox.mounts import default_mounts
 from engine.sandbox.spec import Device, Mount, Rlimit, Root, Sandbox
-from engine.sandbox.users import Identity
+from engine.sandbox.users import Identity, with_home
 
 BIND = Mount("bind", "/src", "/data", ("rbind", "ro"), asked=True)
 LOG = Mount("bind", "/dev/log", "/dev/log", ("rbind",), propagation="rslave", asked=True)
@@ -83,6 +83,8 @@ def test_a_further_process_is_who_the_files_say() -> None:
     who = Identity(5, 6, (6, 7), "/home/odd")
     process = json.loads(ociconfig.process_text(SANDBOX, who))
     assert process == {**config()["process"], "user": process["user"], "env": ["A=b", "HOME=/home/odd"]}
+    assert with_home(("HOME=", "A=b"), "/h") == ["A=b", "HOME=/h"]
+    assert with_home(("HOME=/x", "A=b"), "/h") == ["HOME=/x", "A=b"]
     assert process["user"] == {"uid": 5, "gid": 6, "additionalGids": [6, 7]}
 
 

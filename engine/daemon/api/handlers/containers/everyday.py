@@ -235,7 +235,8 @@ def kill(engine: DaemonParts, request: Request) -> Response:
 
 def resize(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/resize: set the size of the container's terminal."""
-    resizing.resize(engine, _container(engine, request), *terminal_size(request))
+    size = terminal_size(request)
+    resizing.resize(engine, _container(engine, request), *size)
     return Empty(200)
 
 
