@@ -100,15 +100,16 @@ def locked(kind: str, root: str) -> Iterator[None]:
 
 
 def engine_id(data_root: str) -> str:
-    """The daemon's own id, a UUID: made at its first start and kept in the data root. Raises OSError."""
+    """The daemon's own id, which the data root keeps: as its file has it, else a UUID. Raises OSError."""
     path = os.path.join(data_root, "engine-id")
     with contextlib.suppress(FileNotFoundError, UnicodeDecodeError), open(path) as file:
-        known = file.read().strip()
-        if _UUID.fullmatch(known):  # otherwise an older daemon lost power within its first start
-            return known
+        known = file.read()
+        if known.strip("\0"):  # otherwise an older daemon lost power within its first start
+            # Older daemons wrote a line; of what an administrator has written every character counts, as in dockerd.
+            return known[:-1] if _UUID.fullmatch(known[:-1]) and known.endswith("\n") else known
     with open("/proc/sys/kernel/random/uuid") as kernel:
         made = kernel.read().strip()
-    wholefile.write(path, made + "\n", synced=False)
+    wholefile.write(path, made, synced=False)
     return made
 
 

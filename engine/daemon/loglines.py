@@ -32,6 +32,7 @@ _CONTAINER = "container "
 _ABOUT = regex(_CONTAINER + "([0-9a-f]{64})(?![0-9a-f])")
 _DIGITS = 12
 _LEVELS = {"CRITICAL": "fatal"}
+_PLAIN = regex("[A-Za-z0-9._/@^+-]+")
 
 Named = Callable[[str], tuple[str, str] | None]
 """A function: id, name or prefix of a container → (id, name), or None for an unknown container. It must not block."""
@@ -90,15 +91,31 @@ class Json(OneLine):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record (overrides logging.Formatter); a traceback is the key `error`."""
-        line = {
-            "level": _LEVELS.get(record.levelname, record.levelname.lower()),
-            "logger": record.name,
-            "msg": self._message(record.getMessage()),
+        return json.dumps(self._fields(record), separators=(",", ":"), sort_keys=True)
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, str]:
+        fields = {
             "time": clock.rfc3339(round(record.created * 10**6) * 1000),
+            "level": _LEVELS.get(record.levelname, record.levelname.lower()),
+            "msg": self._message(record.getMessage()),
+            "logger": record.name,
         }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, separators=(",", ":"))
+        return {**fields, "error": self.formatException(record.exc_info)} if record.exc_info else fields
+
+
+class KeyValue(Json):
+    """The same fields as `key=value` each, as dockerd's own log has them; what is no plain word is quoted."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record (overrides logging.Formatter)."""
+        return " ".join(f"{key}={_quoted(value)}" for key, value in self._fields(record).items())
+
+
+def _quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return quoted if quoted.isprintable() else _CONTROL.sub(lambda found: ascii(found[0])[1:-1], quoted)
 
 
 def level(settings: Settings) -> int | str:
@@ -107,7 +124,7 @@ def level(settings: Settings) -> int | str:
 
 
 def configure(level: int | str, form: str = "text") -> None:
-    """Log to stderr from now on, at this level and in this module's format. form: `text` or `json`"""
+    """Log to stderr from now on, at this level and in a form of the settings."""
     handler = logging.StreamHandler()
-    handler.setFormatter(Json() if form == "json" else OneLine(FORMAT))
+    handler.setFormatter({"json": Json, "logfmt": KeyValue}[form]() if form != "text" else OneLine(FORMAT))
     logging.basicConfig(level=level, handlers=[handler])

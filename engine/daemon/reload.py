@@ -13,11 +13,20 @@ from engine.daemon import loglines
 from engine.daemon.latepart import is_made
 from engine.daemon.parts import DaemonParts
 from engine.daemon.plugins.activation import AUTHORIZATION
-from engine.dataclass import replace
+from engine.dataclass import fields, replace
 from engine.errors import EngineError
+from engine.late import TYPE_CHECKING, late
+from engine.settings import runtimes
 from engine.settings.every import Settings
 
+if TYPE_CHECKING:  # loaded by the first reload
+    from engine.daemon.images.registry import proxies
+else:
+    proxies = late("engine.daemon.images.registry.proxies")
+
 log = logging.getLogger(__name__)
+
+_NOT_SHOWN = ("gc", "notes", "unguarded")
 
 CHANGEABLE = (
     *("debug", "insecure_registries", "registry_mirrors", "labels", "features", "live_restore", "shutdown_timeout"),
@@ -45,14 +54,35 @@ def reload(engine: DaemonParts, read: Callable[[], Settings]) -> None:
     if is_made(engine, "images"):
         engine.images.settings = chosen
     logging.getLogger().setLevel(loglines.level(chosen))
-    log.info("the configuration is reloaded: debug %s", "on" if chosen.debug else "off")
+    log.info("Reloaded configuration: %s", _shown(chosen))
     engine.events.publish("daemon", "reload", engine.id, {"name": socket.gethostname(), **_told(chosen)})
+
+
+def _shown(settings: Settings) -> str:
+    """Every setting that has a value, by its key in daemon.json, without what nobody is to read."""
+    values = {each.name: getattr(settings, each.name) for each in fields(settings) if each.name not in _NOT_SHOWN}
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        values[name] = proxies.shown(values[name])
+    values["log_opts"] = [_without_secret(option) for option in settings.log_opts]
+    shown = {name.replace("_", "-"): value for name, value in values.items() if value not in ("", (), [])}
+    return json.dumps(shown, separators=(",", ":"), sort_keys=True)
+
+
+def _without_secret(option: str) -> str:
+    """An option of a log driver, `name=value`: a token, and the credentials in a URL, are replaced."""
+    name, _, value = option.partition("=")
+    return f"{name}={'xxxxx' if 'token' in name else proxies.shown(value) if '://' in value else value}"
 
 
 def _told(settings: Settings) -> dict[str, str]:
     """Each changeable setting by its key in daemon.json: a text as it is, anything else as JSON."""
     values = {name.replace("_", "-"): getattr(settings, name) for name in CHANGEABLE}
-    return {
+    told = {
         key: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
         for key, value in values.items()
     }
+    features = dict(each.split("=", 1) for each in settings.features)
+    told["features"] = f"map[{' '.join(f'{name}:{value}' for name, value in sorted(features.items()))}]"
+    programs = {runtimes.STOCK: (runtimes.STOCK,), **runtimes.programs(settings.runtimes)}
+    told["runtimes"] = " ".join(f"{name}:{program[0]}" for name, program in programs.items())
+    return {**told, "default-runtime": settings.default_runtime}

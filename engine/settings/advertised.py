@@ -19,7 +19,7 @@ _DOCKERD = "29.5.3"
 REPORTED_VERSION = f"{_DOCKERD}+engine{VERSION}"
 """What clients are told as the version of the daemon unless the settings say otherwise."""
 LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
-LOG_FORMATS = ("text", "json")
+LOG_FORMATS = ("text", "json", "logfmt")
 _OTHER_LEVELS = {"trace": "debug", "panic": "fatal"}
 _RESERVED = ("com.docker.", "io.docker.", "org.dockerproject.")
 # What is so without a word, or by `buildkit` alone.
@@ -143,7 +143,7 @@ OPTIONS = (
     ),
     Option(
         "log-format",
-        f"Form of the log's lines: {' or '.join(LOG_FORMATS)}",
+        f"Form of the log's lines: {', '.join(LOG_FORMATS)}; logfmt is dockerd's text, and what text is under its name",
         check=_log_format,
         default="text",
         value="format",

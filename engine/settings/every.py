@@ -284,6 +284,8 @@ def from_arguments(
     values |= told
     if environ.get("DOCKER_MIN_API_VERSION"):
         values["min-api-version"] = advertised.oldest_by_variable(environ["DOCKER_MIN_API_VERSION"])
+    if name == DOCKERD and values["log-format"] == "text":
+        values["log-format"] = "logfmt"
     cdi = advertised.has_feature(given_texts(values, "features"), "cdi", default=True)
     values["cdi-spec-dirs"] = tuple(filter(None, given_texts(values, "cdi-spec-dirs"))) if cdi else ()
     values["labels"] = advertised.check_labels(given_texts(values, "labels"))

@@ -12,6 +12,7 @@ from engine.commandline import Option, Value
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, natural
 from engine.settings import whose
+from engine.settings.network import is_ipv6
 from engine.settings.whose import DOCKERD, default_host
 
 TLS_FILES = ("tlscacert", "tlscert", "tlskey")
@@ -45,6 +46,8 @@ def _tcp_host(rest: str, text: str) -> str:
     name, separator, port = rest.rpartition(":")
     if not separator or (rest.startswith("[") and rest.endswith("]")):
         name, port = rest, str(TLS_PORT)
+    if ":" in name and is_ipv6(name):  # written without brackets, and with a port
+        name = f"[{name}]"
     if natural(port, LAST_PORT) is None or "/" in name or (":" in name) != ("[" in name):
         raise Invalid(f"invalid bind address ({text}): give tcp://HOST:PORT")
     return f"tcp://{name or '0.0.0.0'}:{port}"

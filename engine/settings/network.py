@@ -29,6 +29,14 @@ def _number(text: str) -> tuple[int, int]:
         raise Invalid(f"invalid IP address: {text}") from error
 
 
+def is_ipv6(text: str) -> bool:
+    """Whether a text is an IPv6 address, and nothing more."""
+    try:
+        return _number(text)[0] == 6
+    except Invalid:
+        return False
+
+
 def _address(text: str) -> str:
     version, number = _number(text)
     return socket.inet_ntop(_FAMILIES[version], number.to_bytes(_LENGTHS[version] // 8, "big"))

@@ -169,6 +169,12 @@ def test_the_log_is_json_where_that_is_asked_for(make_daemon: Callable[..., Daem
     assert all({"level", "logger", "msg", "time"} <= line.keys() for line in lines)
 
 
+def test_the_log_is_dockerds_under_its_name_and_where_that_is_asked_for(make_daemon: Callable[..., Daemon]) -> None:
+    daemon = make_daemon("--log-format", "logfmt")
+    until(lambda: 'level=info msg="ready: ' in daemon.log)
+    assert all(line.startswith('time="20') and " level=" in line and " msg=" in line for line in daemon.logged())
+
+
 def test_an_experimental_daemon_says_so_and_an_old_client_is_turned_away(
     world, make_daemon: Callable[..., Daemon]
 ) -> None:

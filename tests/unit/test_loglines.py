@@ -53,6 +53,23 @@ def test_a_line_in_json_is_one_line_whatever_it_tells():
     assert json.loads(text)["level"] == "fatal" and json.loads(text)["error"].endswith("ValueError: a\nb")
 
 
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("plain", "plain"),
+        ("two words", '"two words"'),
+        ("", '""'),
+        ('a "b"\n\x1b[31m\u2028', r'"a \"b\"\n\u001b[31m\u2028"'),
+        ("größer", '"größer"'),
+    ],
+)
+def test_a_line_of_keys_and_values_is_as_dockerds(text, quoted):
+    record = logging.LogRecord("engine.x", logging.WARNING, "", 0, "%s", (text,), None)
+    record.created = 1.5
+    line = loglines.KeyValue().format(record)
+    assert line == f'time="1970-01-01T00:00:01.5Z" level=warning msg={quoted} logger=engine.x'
+
+
 CONTAINER = "0123456789ab" + "c" * 52
 
 

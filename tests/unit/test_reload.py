@@ -1,5 +1,6 @@
 """engine.daemon.reload: what SIGHUP changes, and that a configuration that cannot be read changes nothing."""
 
+import json
 import logging
 
 import pytest
@@ -34,10 +35,36 @@ def test_what_may_change_is_taken_over_and_told(engine):
     assert event.attributes.pop("name")
     told_of = {"debug": "true", "insecure-registries": '["r:1"]', "registry-mirrors": '["https://m/"]'}
     assert told_of.items() <= event.attributes.items()
-    assert len(event.attributes) == len(reload.CHANGEABLE)
+    assert event.attributes.keys() - {name.replace("_", "-") for name in reload.CHANGEABLE} == {
+        *("default-runtime", "runtimes"),
+    }
     assert (event.attributes["default-ipc-mode"], event.attributes["shutdown-timeout"]) == ("private", "15")
     reload.reload(engine, lambda: replace(found, debug=False))
     assert logging.getLogger().level == logging.INFO
+
+
+def test_the_log_and_the_event_tell_all_of_it_as_dockerd_does_and_no_secret(engine, caplog):
+    caplog.set_level(logging.INFO)
+    engine.settings = replace(
+        engine.settings,
+        http_proxy="http://user:s3cret@proxy.test:1",
+        https_proxy="user:s3cret@proxy.test:1",
+        log_opts=("splunk-token=s3cret", "splunk-url=https://u:s3cret@x.test", "tag=a=b"),
+        runtimes=('crun=["/usr/bin/crun","--x"]',),
+        default_runtime="crun",
+    )
+    reload.reload(engine, lambda: replace(engine.settings, features=("b=true", "a=false")))
+    assert "s3cret" not in caplog.text
+    said = json.loads(caplog.text.partition("Reloaded configuration: ")[2])
+    assert said["http-proxy"] == "http://xxxxx:xxxxx@proxy.test:1" and said["https-proxy"] == "xxxxx:xxxxx@proxy.test:1"
+    assert said["log-opts"] == ["splunk-token=xxxxx", "splunk-url=https://xxxxx:xxxxx@x.test", "tag=a=b"]
+    assert said["features"] == ["b=true", "a=false"] and said["default-runtime"] == "crun"
+    (event,) = told(engine.events)
+    assert event.attributes["features"] == "map[a:false b:true]"
+    assert (event.attributes["runtimes"], event.attributes["default-runtime"]) == (
+        "runc:runc crun:/usr/bin/crun",
+        "crun",
+    )
 
 
 def test_a_configuration_that_cannot_be_read_changes_nothing(engine, caplog):

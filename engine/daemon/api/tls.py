@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 _HANDSHAKE_SECONDS = 10.0
 _PIECE = 64 * 1024
+_NO_TLS = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+_PARTING_SECONDS, _PARTING_PIECES = 1.0, 16
 _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
 
@@ -60,12 +62,31 @@ def _serve(context: ssl.SSLContext, peer: socket.socket, inner: socket.socket, n
     with inner, peer:
         try:
             peer.settimeout(_HANDSHAKE_SECONDS)
-            with context.wrap_socket(peer, server_side=True) as outer:
+            with context.wrap_socket(peer, server_side=True, do_handshake_on_connect=False) as outer:
+                try:
+                    outer.do_handshake()
+                except ssl.SSLError as error:
+                    if error.reason == "HTTP_REQUEST":
+                        _turn_away(outer)
+                    raise
                 near.shown_by = _shown_by(outer)
                 _Relay(outer, inner).run()
         except OSError as error:
             # A port scan, a client without a certificate, or a client that hung up: no fault of the daemon's.
             log.info("TLS connection ended: %s", error)
+
+
+def _turn_away(outer: ssl.SSLSocket) -> None:
+    """Tell a client that speaks plain HTTP what is amiss, in the words of Go's server. Raises OSError.
+
+    What it has sent is read for a moment: a socket that is closed with bytes unread takes the answer back.
+    """
+    outer.settimeout(_PARTING_SECONDS)
+    socket.socket.sendall(outer, _NO_TLS)
+    socket.socket.shutdown(outer, socket.SHUT_WR)
+    for _ in range(_PARTING_PIECES):
+        if not socket.socket.recv(outer, _PIECE):
+            return
 
 
 def _shown_by(outer: ssl.SSLSocket) -> tuple[str, str]:

@@ -74,6 +74,9 @@ def test_a_program_called_dockerd_has_dockerds_places_and_the_engines_roots(tmp_
     assert (chosen.pidfile, chosen.data_root, chosen.exec_root) == (
         *("/var/run/docker.pid", "/var/lib/engine", "/run/engine"),
     )
+    assert chosen.log_format == "logfmt"
+    assert every.from_arguments(["--log-format", "text"], {}, 0, whose.DOCKERD).log_format == "logfmt"
+    assert every.from_arguments(["--log-format", "json"], {}, 0, whose.DOCKERD).log_format == "json"
     (tmp_path / "docker").mkdir()
     (tmp_path / "docker" / "daemon.json").write_text('{"debug": true}')
     users = {"XDG_RUNTIME_DIR": "/x", "XDG_CONFIG_HOME": str(tmp_path), "HOME": "/h"}

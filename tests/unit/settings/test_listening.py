@@ -24,6 +24,9 @@ def made(*arguments, environ=None, name=""):
         ("tcp://a:1", "tcp://a:1"),
         ("tcp://[::1]:1", "tcp://[::1]:1"),
         ("tcp://[::1]", "tcp://[::1]:2376"),
+        ("tcp://::1:2375", "tcp://[::1]:2375"),
+        ("tcp://fe80::ff:1", "tcp://[fe80::ff]:1"),
+        ("::1:1", "tcp://[::1]:1"),
         ("127.0.0.1:1", "tcp://127.0.0.1:1"),
     ],
 )
@@ -32,7 +35,8 @@ def test_an_address_is_completed(text, full):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "foo://x", "/run/x", "unix://x", "tcp://a:b", "tcp://a:99999", "tcp://::1:1", "tcp://a/b:1"]
+    "text",
+    ["", "foo://x", "/run/x", "unix://x", "tcp://a:b", "tcp://a:99999", "tcp://::x:1", "tcp://::1", "tcp://a/b:1"],
 )
 def test_an_address_that_cannot_be_listened_on_is_refused(text):
     with pytest.raises(Invalid):

@@ -10,7 +10,9 @@ daemon has loaded only this module: the modules that write rules are imported wi
 import contextlib
 import errno
 import logging
+from binascii import crc32
 from collections.abc import Iterable, Iterator
+from string import hexdigits
 
 from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network
@@ -44,10 +46,16 @@ _NO_SUCH_PART = (errno.EPROTONOSUPPORT, errno.EOPNOTSUPP, errno.EINVAL, errno.EN
 _FORGET_PORTS = 64
 
 
+def _digits(engine_id: str) -> str:
+    """The first 8 digits of a UUID; 8 others for an id that an administrator has chosen, which may be any text."""
+    first = engine_id[:8]
+    return first if len(first) == 8 and not first.strip(hexdigits) else f"{crc32(engine_id.encode()):08x}"
+
+
 class Firewall:
     """The firewall of one daemon.
 
-    engine_id: the daemon's; its table is `inet engine-` and the first 8 digits of it
+    engine_id: the daemon's; its table is `inet engine-` and 8 digits of it, see `_digits`
     settings: `iptables`, `ip6tables` (may it have rules for IPv4, IPv6), `ip_forward` (may it switch forwarding on),
         `ip_forward_no_drop` (without the guard that keeps the host from forwarding for others), `userland_proxy`,
         `allow_direct_routing`, `bridge_accept_fwmark`
@@ -57,7 +65,7 @@ class Firewall:
     """
 
     def __init__(self, engine_id: str, settings: Settings) -> None:
-        self.table = "engine-" + engine_id[:8]
+        self.table = f"engine-{_digits(engine_id)}"
         self._settings = settings
         self._lock = locks.Lock("firewall")
         self._there = False
