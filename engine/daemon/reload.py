@@ -15,14 +15,9 @@ from engine.daemon.parts import DaemonParts
 from engine.daemon.plugins.activation import AUTHORIZATION
 from engine.dataclass import fields, replace
 from engine.errors import EngineError
-from engine.late import TYPE_CHECKING, late
+from engine.redact import proxy, redacted
 from engine.settings import runtimes
 from engine.settings.every import Settings
-
-if TYPE_CHECKING:  # loaded by the first reload
-    from engine.daemon.images.registry import proxies
-else:
-    proxies = late("engine.daemon.images.registry.proxies")
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +57,7 @@ def _shown(settings: Settings) -> str:
     """Every setting that has a value, by its key in daemon.json, without what nobody is to read."""
     values = {each.name: getattr(settings, each.name) for each in fields(settings) if each.name not in _NOT_SHOWN}
     for name in ("http_proxy", "https_proxy", "no_proxy"):
-        values[name] = proxies.shown(values[name])
+        values[name] = proxy(values[name])
     values["log_opts"] = [_without_secret(option) for option in settings.log_opts]
     shown = {name.replace("_", "-"): value for name, value in values.items() if value not in ("", (), [])}
     return json.dumps(shown, separators=(",", ":"), sort_keys=True)
@@ -71,7 +66,7 @@ def _shown(settings: Settings) -> str:
 def _without_secret(option: str) -> str:
     """An option of a log driver, `name=value`: a token, and the credentials in a URL, are replaced."""
     name, _, value = option.partition("=")
-    return f"{name}={'xxxxx' if 'token' in name else proxies.shown(value) if '://' in value else value}"
+    return f"{name}={'xxxxx' if 'token' in name else redacted(value)}"
 
 
 def _told(settings: Settings) -> dict[str, str]:

@@ -303,5 +303,5 @@ def parse_port(text: str) -> str:
 
 
 def parse_exposed(text: str) -> str:
-    """A port as `parse_port` has it, but without a protocol where the text names none, see `versions`. Raises Invalid."""
+    """A port as `parse_port` has it, but without a protocol where the text names none (`versions`). Raises Invalid."""
     return parse_port(text) if "/" in text else parse_port(text).partition("/")[0]

@@ -175,8 +175,8 @@ class Request:
         """Leave HTTP: send the head, and return the connected socket, from which nothing but the request was read.
 
         With `upgrade_ok`, a client that sent any `Upgrade`, be it without a `Connection` that names it, gets 101 with
-        the content type. Any other client gets 200 and the stream until the connection closes. The caller owns the socket from here on and closes it. Raises
-        ClientGone, and BadRequest for a body that does not end.
+        the content type. Any other client gets 200 and the stream until the connection closes. The caller owns the
+        socket from here on and closes it. Raises ClientGone, and BadRequest for a body that does not end.
         """
         self.await_body()
         if upgrade_ok and "upgrade" in self.headers:
