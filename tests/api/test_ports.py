@@ -78,15 +78,13 @@ def test_ports_of_a_network_that_routes_one_version_of_ip(daemon: Daemon, routed
     with networks(daemon, mixed=way):
         with container(daemon, **on("mixed", PortBindings={"80/tcp": bind("18081")})) as one:
             of4, of6 = ("", "18081") if routed == 4 else ("18081", "")
-            assert ports(daemon, one)["80/tcp"] == [
-                {"HostIp": "0.0.0.0", "HostPort": of4},
-                {"HostIp": "::", "HostPort": of6},
-            ]
+            found = [{"HostIp": "0.0.0.0", "HostPort": of4}, {"HostIp": "::", "HostPort": of6}]
+            assert ports(daemon, one)["80/tcp"] == (found[::-1] if routed == 4 else found)  # those of the host first
             (row,) = listed(daemon, name=[one])
-            assert [(each["IP"], each.get("PublicPort")) for each in row["Ports"]] == [
+            assert {(each["IP"], each.get("PublicPort")) for each in row["Ports"]} == {
                 ("0.0.0.0", int(of4 or 0) or None),
                 ("::", int(of6 or 0) or None),
-            ]
+            }
 
 
 def test_all_exposed_ports_are_published_somewhere(daemon: Daemon) -> None:
@@ -210,6 +208,34 @@ def test_ports_lead_through_the_network_that_leads_out(daemon: Daemon, amber: st
             assert ports(daemon, one) == {}
             with container(daemon, **on("amber", PortBindings=bindings)):
                 pass  # nobody holds it
+
+
+def test_a_port_is_published_through_every_network_that_can_carry_it(daemon: Daemon) -> None:
+    """IPv4 through one and IPv6 through another, beside one that routes; what stays keeps its port."""
+    modes = {f"com.docker.network.bridge.gateway_mode_ipv{version}": "routed" for version in (4, 6)}
+    six = {"EnableIPv4": False, "EnableIPv6": True}
+    bindings = {"80/tcp": bind("18140"), "81/tcp": bind("")}
+    with networks(daemon, four=subnet("10.212.4.0/24"), six=six, wide={"EnableIPv6": True, "Options": modes}):
+        settings = endpoints(four={"GwPriority": 1}, wide={})
+        with container(daemon, **on("four", PortBindings=bindings), **settings) as one:
+            own = [{"HostIp": address, "HostPort": ""} for address in ("0.0.0.0", "::")]
+            chosen = ports(daemon, one)["81/tcp"][0]["HostPort"]
+            assert ports(daemon, one) == {"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "18140"}, *own]} | {
+                "81/tcp": [{"HostIp": "0.0.0.0", "HostPort": chosen}, *own]
+            }
+            assert disconnect(daemon, "wide", one) == (200, "")  # it had the default route of IPv6
+            assert ports(daemon, one)["80/tcp"] == everywhere("18140")
+            assert ports(daemon, one)["81/tcp"][0]["HostPort"] == chosen
+            assert connect(daemon, "six", one) == (200, "")
+            assert ports(daemon, one)["80/tcp"] == everywhere("18140")
+            assert ports(daemon, one)["81/tcp"][0]["HostPort"] == chosen
+            six_only = daemon.inspect(one)["NetworkSettings"]["Networks"]["six"]
+            assert six_only["IPAddress"] == "" and six_only["GlobalIPv6Address"]
+            with container(daemon, begin=False, **on("four", PortBindings={"7/tcp": bind("18140")})) as two:
+                assert outcome(daemon, f"/containers/{two}/start")[0] == 500
+                assert disconnect(daemon, "four", one) == disconnect(daemon, "six", one) == (200, "")
+                assert ports(daemon, one) == {}
+                daemon.begin(two)
 
 
 def test_a_connect_to_a_way_out_is_refused_where_a_port_is_taken(daemon: Daemon, amber: str) -> None:

@@ -98,11 +98,13 @@ def ask(
 ) -> str:
     """What the server there answers: with `serving`, the address that it sees us at.
 
+    address: one that is link-local has the number of our link behind a `%`
     Raises TimeoutError when nobody does, ConnectionRefusedError and other OSErrors as the network says.
     """
     with place.socket(_KINDS[kind], _family(address)) as client:
         client.settimeout(timeout)
-        client.connect((address, port))
+        plain, _, zone = address.partition("%")
+        client.connect((plain, port, 0, int(zone)) if zone else (address, port))
         client.send(data)
         return client.recv(_LARGEST).decode()
 

@@ -15,6 +15,7 @@ from tests.harness.daemon import Daemon
 from tests.harness.descriptors import open_links
 from tests.harness.fixtures import World, running
 from tests.harness.hosts import Host, ask, reaches, run, serving
+from tests.harness.namespaces import Namespaces
 from tests.network.places import Place, container, network, pool
 from tests.network.resolving import settled
 
@@ -85,6 +86,30 @@ def test_the_loopback_of_ipv6_may_be_chosen(apart: Daemon, outside: Host, kind: 
         with container(apart, "loop", [f"8093:80/{kind}"]) as place, serving(place, 80, kind, "::"):
             assert ask(apart.namespaces, "::1", 8093, kind) == "fd81::1"
             assert ask(outside, outside.gateway6, 8093, kind) == outside.address6, "by the rules"
+
+
+def link_local(place: Namespaces, name: str) -> tuple[str, int]:
+    """The address of this kind at a link, once the kernel has seen that it is nobody else's, and the link's index."""
+
+    def shown() -> list[str]:
+        lines = run(place, "ip", "-6", "-oneline", "addr", "show", "dev", name, "scope", "link").stdout.splitlines()
+        return lines[0].split() if lines and "tentative" not in lines[0] else []
+
+    assert settled(lambda: bool(shown()))
+    number, _, _, address, *_ = shown()
+    return address.partition("/")[0], int(number.rstrip(":"))
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp"])
+def test_a_link_local_address_of_the_host_is_one_too(apart: Daemon, outside: Host, kind: str) -> None:
+    """For a container with IPv6 too: nothing from such an address is forwarded. From outside, and by the host."""
+    address, here = link_local(apart.namespaces, outside.link)
+    _, there = link_local(outside, "eth0")
+    with network(apart, "linked", EnableIPv6=True, IPAM={"Config": [{"Subnet": "fd83::/64"}]}):
+        with container(apart, "linked", [f"8098:80/{kind}"]) as place, serving(place, 80, kind, "::"):
+            assert ask(outside, f"{address}%{there}", 8098, kind) == "fd83::1"
+            assert ask(apart.namespaces, f"{address}%{here}", 8098, kind) == "fd83::1"
+            assert ask(outside, outside.gateway6, 8098, kind) == outside.address6, "by the rules"
 
 
 def test_a_container_with_ipv6_alone_is_reached_over_ipv4_where_that_is_asked_for(apart: Daemon, outside: Host) -> None:

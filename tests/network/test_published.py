@@ -234,3 +234,25 @@ def test_a_network_may_have_an_address_of_its_own_for_ports(apart: Daemon, outsi
             assert place.ports["80/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": "8090"}]
             assert ask(apart.namespaces, "127.0.0.1", 8090) == place.gateway
             assert not reaches(outside, outside.gateway, 8090)
+
+
+def test_every_network_that_can_carry_a_port_does(apart: Daemon, outside: Host) -> None:
+    """One that routes, at the container's own address; one of IPv4 and one of IPv6, each at the host's addresses."""
+    routed = {f"{BRIDGE}gateway_mode_ipv4": "routed"}
+    subnets = {"nat4": "10.86.0.0/24", "nat6": "fd86::/64", "routed4": "10.86.1.0/24"}
+    with (
+        network(apart, "nat4", IPAM=pool(subnets["nat4"])),
+        network(apart, "nat6", EnableIPv4=False, EnableIPv6=True, IPAM=pool(subnets["nat6"])),
+        network(apart, "routed4", Options=routed, IPAM=pool(subnets["routed4"])),
+        container(apart, "nat4", ["8099:80"]) as place,
+    ):
+        for name in ("routed4", "nat6"):
+            body = {"Container": place.id, "EndpointConfig": {"GwPriority": -1}}
+            assert apart.request("POST", f"/networks/{name}/connect", body).status == 200
+        outside.route(subnets["routed4"])
+        settings = apart.inspect(place.id)["NetworkSettings"]["Networks"]
+        with serving(place, 80), serving(place, 80, address="::"):
+            assert ask(outside, outside.gateway, 8099) == outside.address
+            assert ask(outside, outside.gateway6, 8099) == outside.address6, "by the rules"
+            assert ask(apart.namespaces, "::1", 8099) == settings["nat6"]["IPv6Gateway"]
+            assert ask(outside, settings["routed4"]["IPAddress"], 80) == outside.address

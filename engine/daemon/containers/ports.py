@@ -37,10 +37,20 @@ def open_ports(container: Container, endpoints: Iterable[Endpoint]) -> dict[tupl
     if not endpoints:
         return {}
     found: dict[tuple[int, str], list[Published]] = {port: [] for port in exposed_ports(container)}
-    for endpoint in endpoints:
+    for endpoint in _ordered(container, [endpoint for endpoint in endpoints if endpoint.ports]):
         for each in endpoint.ports:
             found.setdefault((each.container_port, each.protocol), []).append(each)
     return found
+
+
+def _ordered(container: Container, endpoints: list[Endpoint]) -> list[Endpoint]:
+    """Endpoints of bridges that lead out, in docker's order (see `gateways`)."""
+    if len(endpoints) < 2:
+        return endpoints
+    names = {settings["NetworkID"]: name for name, settings in container.networking.items()}
+    return sorted(
+        endpoints, key=lambda each: (-each.priority, not (each.gateway4 and each.gateway6), names.get(each.network, ""))
+    )
 
 
 def port_map(opened: dict[tuple[int, str], list[Published]]) -> dict[str, list[Object] | None]:

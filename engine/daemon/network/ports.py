@@ -18,7 +18,8 @@ from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network, PortRequest, Published
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.spawner import Spawner
-from engine.errors import SystemFailure
+from engine.dataclass import replace
+from engine.errors import SystemFailure, Unavailable
 from engine.kernel import outside
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
@@ -40,6 +41,9 @@ _RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 Place = tuple[str, str, int]
 """Protocol, address and port of the host."""
 
+Through = Collection[tuple[Network, Collection[int]]]
+"""The networks that ports are to be published through, each with the versions of IP (see `gateways`)."""
+
 _Wish = tuple[int, int, str, tuple[tuple[str, bool], ...]]
 """What makes two requests want one of the same ports: first and last one, protocol, `publishing.addresses`."""
 
@@ -49,7 +53,7 @@ class _Proxying(Protocol):
 
     def lead(self, run: "proxying.Run") -> None: ...
 
-    def drop(self, container: str) -> None: ...
+    def drop(self, container: str, places: Collection[Place] | None = None) -> None: ...
 
     def inherit(self) -> dict[str, dict[Place, socket.socket]]: ...
 
@@ -79,71 +83,101 @@ class Ports:
         self._by_number: dict[tuple[str, int], set[str]] = {}
         self._last = 0
 
-    def reserve(self, container_id: str, network: Network, wanted: Iterable[PortRequest]) -> tuple[Published, ...]:
-        """Hold a port of the host for each request, all or none; in the order of `wanted`, IPv4's first.
+    def reserve(
+        self, container_id: str, through: Through, wanted: Iterable[PortRequest]
+    ) -> dict[str, tuple[Published, ...]]:
+        """Hold a port of the host for each request, all or none: network's id → its ports in docker's order.
 
-        Empty for a network that publishes nothing (internal, or not a bridge). Where a network routes a version of IP,
-        the ports are the container's own: `host_port` is 0, and nothing is held. Raises SystemFailure in docker's words
-        where a port is taken, Unavailable for an address from which neither the firewall nor the proxy may lead to the
-        container.
+        Requests that differ in nothing but the host's address get the same port where that can be, in all networks.
+        Where a network routes a version of IP, the ports are the container's own: `host_port` is 0, and nothing is
+        held; these come last. Raises SystemFailure in docker's words where a port is taken, Unavailable for an address
+        from which neither the firewall nor the proxy may lead to the container.
         """
-        if network.driver != "bridge" or network.internal:
-            return ()
-        ways = publishing.ways(network, self._rules, self._may_proxy)
-        routed = [publishing.ANY[version] for version, how in ways.items() if how == "routed"]
-        published: list[Published] = []
+        published: dict[str, list[Published]] = {network.id: [] for network, _ in through}
+        own: dict[str, list[Published]] = {network.id: [] for network, _ in through}
         taken: dict[Place, socket.socket | None] = {}
         tried: dict[_Wish, int] = {}
         with self._lock:
             room = _room() - sum(map(len, self._held.values()))
             try:
-                for request in wanted:
+                for group in _groups(wanted):
                     if len(taken) >= room:
                         raise SystemFailure(
                             "too many published ports: each takes an open file of the daemon, and the limit is reached"
                         )
-                    # An address of the host says no more there than which version of IP is meant.
-                    meant = [each for each in routed if (":" in (request.host_ip or each)) == (":" in each)]
-                    opened = [Published(request.container_port, request.protocol, each, 0) for each in meant]
-                    addresses = publishing.addresses(network, self._rules, self._may_proxy, request)
+                    request = group[0]
+                    addresses: dict[str, tuple[bool, str]] = {}
+                    for each in group:
+                        mapped, routed = self._places(each, through)
+                        addresses |= mapped
+                        for address, network_id in routed:
+                            own[network_id].append(Published(each.container_port, each.protocol, address, 0))
                     if addresses:
-                        port = self._choose(request, addresses, taken, tried)
-                        opened += [
-                            Published(request.container_port, request.protocol, address, port)
-                            for address, _ in addresses
-                            if (request.protocol, address, port) in taken
-                        ]
-                    published += sorted(opened, key=lambda each: publishing.version_of(each.host_ip))
+                        at = [(address, needed) for address, (needed, _) in addresses.items()]
+                        port = self._choose(request, at, taken, tried)
+                        for address in sorted(addresses, key=publishing.order_of):
+                            if (request.protocol, address, port) in taken:
+                                made = Published(request.container_port, request.protocol, address, port)
+                                published[addresses[address][1]].append(made)
             except BaseException:
                 self._let_go(taken)
                 raise
             if taken:
                 self._held.setdefault(container_id, {}).update(taken)
-        return tuple(published)
+        return {network_id: (*ports, *own[network_id]) for network_id, ports in published.items()}
 
-    def release(self, container_id: str) -> None:
-        """Release all ports that the container holds."""
+    def _places(
+        self, request: PortRequest, through: Through
+    ) -> tuple[dict[str, tuple[bool, str]], list[tuple[str, str]]]:
+        """Where a request is to be published, each address with its network's id. Raises Unavailable if nowhere.
+
+        First those of the host, with whether there must be a port there; then those of networks that route.
+        """
+        mapped: dict[str, tuple[bool, str]] = {}
+        routed = []
+        problem = None
+        for network, versions in through:
+            try:
+                found = publishing.addresses(network, versions, self._rules, self._may_proxy, request)
+                mapped |= {address: (needed, network.id) for address, needed in found}
+            except Unavailable as error:  # another network may do
+                problem = problem or error
+            routed += [(each, network.id) for each in publishing.routed(network, versions, self._rules, request)]
+        if problem is not None and not mapped and not routed:
+            raise problem
+        return mapped, routed
+
+    def release(self, container_id: str, ports: Iterable[Published] | None = None) -> None:
+        """Release these ports of the container, or all that it holds."""
+        places = None if ports is None else {_place(port) for port in ports}
         if self._proxying is not None:
-            self._proxying.drop(container_id)
+            self._proxying.drop(container_id, places)
         with self._lock:
-            self._let_go(self._held.pop(container_id, {}))
+            held = self._held.pop(container_id, {})
+            staying = {place: held[place] for place in held if places is not None and place not in places}
+            self._let_go({place: held[place] for place in held if place not in staying})
+            if staying:
+                self._held[container_id] = staying
 
-    def lead(self, endpoint: Endpoint, pid: int, pid_start: int, ruled: Collection[int]) -> None:
-        """Have the userland proxy carry those of the endpoint's ports that the firewall does not carry.
+    def lead(self, endpoints: Collection[Endpoint], pid: int, pid_start: int, ruled: Collection[int]) -> None:
+        """Have the userland proxy carry those of a container's ports that the firewall does not carry.
 
-        pid, pid_start: of the container's process 1; ruled: the versions of IP for which the firewall has rules
+        endpoints: all that it has; pid, pid_start: of its process 1; ruled: the versions of IP for which the firewall
+        has rules
         Raises SystemFailure, Unavailable.
         """
-        wanted = publishing.proxied(endpoint, ruled if self._ruled else ()) if endpoint.ports else []
+        known = [endpoint for endpoint in endpoints if endpoint.ports]
+        wanted = [each for one in known for each in publishing.proxied(one, ruled if self._ruled else ())]
         if not wanted:
             return
         if not self._may_proxy:  # only ::1 is left out, or what a daemon with other settings has published
             return
+        container = known[0].container
         with self._lock:
-            held = dict(self._held.get(endpoint.container, {}))
+            held = dict(self._held.get(container, {}))
         leading = {}
         for port, address in wanted:
-            place = (port.protocol, port.host_ip, port.host_port)
+            place = _place(port)
             sock = held.get(place)
             if sock is not None:  # else another program has taken it, which was logged
                 try:
@@ -152,7 +186,7 @@ class Ports:
                     raise SystemFailure(binding.in_use(place, error)) from error
                 leading[place] = sock, leads.Lead(port.protocol, address, port.container_port)
         if leading:
-            self._proxy().lead(proxying.Run(endpoint.container, pid, pid_start, leading))
+            self._proxy().lead(proxying.Run(container, pid, pid_start, leading))
 
     def adopt(self, published: Mapping[str, Iterable[Published]]) -> None:
         """At the daemon's start: hold again the ports of running containers; the caller calls `lead` for each next.
@@ -167,7 +201,7 @@ class Ports:
             for container_id, ports in published.items():
                 held = self._held.setdefault(container_id, {})
                 for port in ports:
-                    place = (port.protocol, port.host_ip, port.host_port)
+                    place = _place(port)
                     if not port.host_port or place in held:
                         continue
                     known = inherited.get(container_id, {}).pop(place, None)
@@ -249,11 +283,8 @@ class Ports:
     def _take(self, place: Place, held: dict[Place, socket.socket | None]) -> None:
         """Hold one port. Raises SystemFailure where a container has it, OSError where another program has it."""
         protocol, address, port = place
-        any_address = publishing.ANY[publishing.version_of(address)]
         for other in self._by_number.get((protocol, port), ()):
-            if publishing.version_of(other) == publishing.version_of(address) and (
-                other == address or any_address in (other, address)
-            ):
+            if publishing.overlap(other, address):
                 raise SystemFailure(f"Bind for {binding.with_port(address, port)} failed: port is already allocated")
         self._note(place, binding.bound(place), held)
 
@@ -270,6 +301,25 @@ class Ports:
                 self._by_number.pop((protocol, port), None)
             if bound is not None:
                 bound.close()
+
+
+def _place(port: Published) -> Place:
+    return port.protocol, port.host_ip, port.host_port
+
+
+def _groups(wanted: Iterable[PortRequest]) -> Iterator[list[PortRequest]]:
+    """The requests, those together that differ in the host's address alone and can all have one port of the host."""
+    group: list[PortRequest] = []
+    for request in wanted:
+        named = group and group[0].host_ip and request.host_ip
+        alike = named and replace(request, host_ip=group[0].host_ip) == group[0]
+        if not alike or any(publishing.overlap(each.host_ip, request.host_ip) for each in group):
+            if group:
+                yield group
+            group = []
+        group.append(request)
+    if group:
+        yield group
 
 
 def _room() -> int:

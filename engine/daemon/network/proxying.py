@@ -8,15 +8,15 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from engine.daemon.network import returning
 from engine.daemon.runtime import signalling
 from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.serviceprocess import Birth, Kind, Lost, ServiceProcess
 from engine.daemon.runtime.spawner import Spawner
-from engine.dataclass import dataclass
-from engine.errors import SystemFailure
+from engine.dataclass import dataclass, replace
+from engine.errors import EngineError, SystemFailure
 from engine.kernel import reasons, syscalls
 from engine.wire import channel, endpoint, exitfile, leads
 from engine.wire.channel import Channel
@@ -82,10 +82,24 @@ class Proxying(ServiceProcess[Run]):
                 del self._told[run.container]
                 raise
 
-    def drop(self, container: str) -> None:
-        """Have nothing lead to the container any more. A failure is logged; the caller may close the sockets then."""
+    def drop(self, container: str, places: Collection[Place] | None = None) -> None:
+        """Have nothing lead to the container from these places, or from any, any more.
+
+        A failure is logged; the caller may close the sockets then.
+        """
         if container not in self._told and container not in self._found:
             return
+        run = self._told.get(container)
+        if places is not None and run is not None:
+            staying = {place: run.sockets[place] for place in run.sockets if place not in places}
+            if len(staying) == len(run.sockets):
+                return
+            if staying:
+                try:
+                    self.lead(replace(run, sockets=staying))
+                except EngineError as error:
+                    log.warning("container %s: some of its ports are not served: %s", container, error)
+                return
         with self._lock:
             self._told.pop(container, None)
             self._found.pop(container, None)

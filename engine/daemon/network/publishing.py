@@ -4,7 +4,8 @@ Pure. The rules of the firewall carry what comes to an address of the host over 
 the same for IPv6. That needs no process, and is all that most ports need. The proxy (`--userland-proxy`) carries the
 rest:
 
-- what comes to `::1`, because the kernel accepts no answer to that address from a bridge;
+- what comes to `::1`, because the kernel accepts no answer to that address from a bridge, and what comes to a
+  link-local address, because the kernel forwards nothing from such a one;
 - what comes over IPv6 for a container that has only an IPv4 address, and the other way round;
 - everything of a family for which there are no rules (`--iptables=false`, or a kernel without nf_tables);
 - everything for a daemon that lives in another network than the host's.
@@ -12,6 +13,7 @@ rest:
 
 from collections.abc import Collection, Mapping
 
+from engine.daemon.network.addresses import parse_address
 from engine.daemon.network.drivers import bridge
 from engine.daemon.network.record import Endpoint, Network, PortRequest, Published
 from engine.errors import Unavailable
@@ -30,6 +32,17 @@ def version_of(address: str) -> int:
     return 6 if ":" in address else 4
 
 
+def order_of(address: str) -> tuple[int, int]:
+    """What sorts the host's addresses as docker does; an empty one is that of any."""
+    return parse_address((address or ANY[4]).partition("%")[0])
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether what comes to a port of the host's one address may come to that of the other."""
+    version = version_of(one)
+    return version == version_of(other) and (one == other or ANY[version] in (one, other))
+
+
 def ways(network: Network, rules: Mapping[int, bool], proxy: bool) -> dict[int, str]:
     """By version of IP, how what comes to the host's addresses reaches containers of the network; empty: not at all.
 
@@ -46,9 +59,12 @@ def ways(network: Network, rules: Mapping[int, bool], proxy: bool) -> dict[int, 
     return found
 
 
-def addresses(network: Network, rules: Mapping[int, bool], proxy: bool, request: PortRequest) -> list[tuple[str, bool]]:
+def addresses(
+    network: Network, versions: Collection[int], rules: Mapping[int, bool], proxy: bool, request: PortRequest
+) -> list[tuple[str, bool]]:
     """The addresses to bind a port at, each with whether that must succeed. Raises Unavailable where none is possible.
 
+    versions: those of IP that are to be published through this network; empty where it is no request for one of them
     IPv6 may fail where the client did not ask for it, as the host may have none. Without an address in the request it
     is the network's `host_binding_ipv4`. Where that is any address of one family, any address of the other family is
     added, as docker does; but of IPv4 only for a network that has IPv4.
@@ -58,17 +74,32 @@ def addresses(network: Network, rules: Mapping[int, bool], proxy: bool, request:
     how = ways(network, rules, proxy)
     if request.host_ip:
         version = version_of(request.host_ip)
+        if version not in versions:
+            return []
         if not how[version] or (request.host_ip == LOOPBACK6 and not proxy):
             raise _impossible(network, request, request.host_ip, rules, allowed)
         return [(request.host_ip, True)] if how[version] in (*_MAPPED, _BY_PROXY) else []
     default = network.options.get(bridge.HOST_BINDING) or ANY[4]
     named = [*ANY.values()] if default in ANY.values() else [default]
+    named = [address for address in named if version_of(address) in versions]
+    if not named:
+        return []
     if not any(how[version_of(address)] for address in named) or (default == LOOPBACK6 and not proxy):
         raise _impossible(network, request, default, rules, allowed)
     mapped = [address for address in named if how[version_of(address)] in (*_MAPPED, _BY_PROXY)]
     if not network.ipv4 and len(mapped) > 1:
         mapped.remove(ANY[4])
-    return [(address, address != ANY[6] or len(mapped) == 1) for address in mapped]
+    return [(address, address != ANY[6] or not network.ipv4) for address in mapped]
+
+
+def routed(network: Network, versions: Collection[int], rules: Mapping[int, bool], request: PortRequest) -> list[str]:
+    """Any address of each of these versions of IP over which the network routes: the port is the container's own.
+
+    An address of the host in the request says no more there than which version is meant.
+    """
+    how = ways(network, rules, False)
+    meant = (ANY[version] for version in sorted(versions) if how[version] == "routed")
+    return [any_ for any_ in meant if version_of(request.host_ip or any_) == version_of(any_)]
 
 
 def proxied(endpoint: Endpoint, ruled: Collection[int]) -> list[tuple[Published, str]]:

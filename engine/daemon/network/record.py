@@ -134,7 +134,7 @@ class Endpoint:
     mac: `aa:bb:cc:dd:ee:ff`; ipv4, ipv6: addresses without prefix length, empty for none; prefix4, prefix6: bits
     gateway4, gateway6: empty for none; priority: GwPriority, the highest one has the container's default route
     names: what the resolver answers to in this network (container name, short id, aliases, ...), the first is shown
-    ports: what is published through this network; only one endpoint of a container has any
+    ports: what is published through this network
     link_local: further addresses of the interface (IPAMConfig.LinkLocalIPs), which other containers may use too
     """
 

@@ -116,9 +116,9 @@ def _pull_out(engine: EndpointParts, container: Container, pair: Pair, staying: 
 
 
 def _lead(engine: EndpointParts, container: Container) -> None:
-    for _, endpoint in wires.places(engine, container):
-        state = container.state
-        engine.ports.lead(endpoint, state.pid, state.pid_start, engine.firewall.families())
+    endpoints = [endpoint for _, endpoint in wires.places(engine, container)]
+    state = container.state
+    engine.ports.lead(endpoints, state.pid, state.pid_start, engine.firewall.families())
 
 
 def _open_links(engine: EndpointParts, container: Container, places: wires.Pairs) -> None:

@@ -72,7 +72,7 @@ def _pull_out(engine: EndpointParts, container: Container, network: Network, sta
     engine.names.leave([endpoint])
     engine.firewall.withdraw(network, endpoint)
     if endpoint.ports:
-        engine.ports.release(container.id)
+        engine.ports.release(container.id, endpoint.ports)
     engine.networks.leave([endpoint])
     wires.tell_apart(engine)
     moving.settle(engine, container)

@@ -1,14 +1,16 @@
-"""Move a running container's published ports to another network when a connect or a disconnect changes its way out.
+"""Move a running container's published ports to other networks when a connect or a disconnect changes its ways out.
 
-A container's ports are published through the one network that leads out of the host (`wires.way_out`). Runs in the
-API's threads, under `Container.operation`.
+A container's ports are published through the networks that its default routes lead to, and through those that route
+(`gateways.published_through`). Runs in the API's threads, under `Container.operation`.
 """
 
 import logging
+from collections.abc import Iterable, Mapping
 
 from engine.daemon.containers.endpoints import portspecs, wires
 from engine.daemon.containers.record import Container
-from engine.daemon.network.record import Endpoint, Network, PortRequest
+from engine.daemon.network import gateways, publishing
+from engine.daemon.network.record import Network, Pair, PortRequest, Published
 from engine.daemon.parts import EndpointParts
 from engine.dataclass import replace
 from engine.errors import EngineError
@@ -17,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def settle(engine: EndpointParts, container: Container, *, required: bool = False) -> None:
-    """Publish the container's ports through the right network.
+    """Publish the container's ports through the right networks; a port that stays where it is stays open.
 
     A failure is logged, as no caller is left who could be told; with `required` it is raised as docker's error.
     """
@@ -25,44 +27,71 @@ def settle(engine: EndpointParts, container: Container, *, required: bool = Fals
     if not requests:
         return
     pairs = wires.places(engine, container)
-    holder = next((pair for pair in pairs if pair[1].ports), None)
-    chosen = wires.way_out(container, [network for network, _ in pairs])
-    target = next((pair for pair in pairs if pair[0] is chosen), None)
-    if (target and target[0]) is (holder and holder[0]):
-        return
-    if holder is not None:
-        network, endpoint = holder
-        engine.firewall.withdraw(network, endpoint)
-        engine.ports.release(container.id)
-        engine.networks.update(replace(endpoint, ports=()))
-    if target is not None:
-        try:
-            _publish(engine, container, *target, requests)
-        except EngineError as error:
-            if required:
-                raise
-            log.warning(
-                "container %s: its ports could not be published through network %s: %s",
-                container.id,
-                target[0].name,
-                error,
-            )
+    through = gateways.published_through(pairs)
+    gone: list[Published] = []
+    staying: list[Pair] = []
+    missing: list[tuple[Network, frozenset[int]]] = []
+    for network, endpoint in pairs:
+        versions = through.get(network.id, frozenset())
+        had = {publishing.version_of(port.host_ip) for port in endpoint.ports}
+        if versions - had:
+            missing.append((network, versions - had))
+        kept = tuple(port for port in endpoint.ports if publishing.version_of(port.host_ip) in versions)
+        gone += [port for port in endpoint.ports if port not in kept]
+        staying.append((network, replace(endpoint, ports=kept)))
+    try:
+        if gone:
+            _save(engine, staying, pairs)
+            engine.ports.release(container.id, gone)
+        if missing:
+            with wires.Worded(wires.NO_PORT.format(container.name)):
+                _publish(engine, container, staying, missing, requests)
+    except EngineError as error:
+        if required:
+            raise
+        names = ", ".join(network.name for network, _ in pairs)
+        log.warning("container %s: its ports could not be published through %s: %s", container.id, names, error)
 
 
 def _publish(
-    engine: EndpointParts, container: Container, network: Network, endpoint: Endpoint, requests: list[PortRequest]
+    engine: EndpointParts,
+    container: Container,
+    before: list[Pair],
+    missing: list[tuple[Network, frozenset[int]]],
+    requests: list[PortRequest],
 ) -> None:
-    published = endpoint
+    wires.bring_up_gateways(engine, (request.host_ip for request in requests))
+    new = engine.ports.reserve(container.id, missing, requests)
+    if not any(new.values()):
+        return
+    after = [
+        (network, replace(endpoint, ports=(*endpoint.ports, *new.get(network.id, ())))) for network, endpoint in before
+    ]
     try:
-        wires.bring_up_gateways(engine, (request.host_ip for request in requests))
-        with wires.Worded(wires.NO_PORT.format(container.name)):
-            published = replace(endpoint, ports=engine.ports.reserve(container.id, network, requests))
-            engine.networks.update(published)
-            engine.firewall.publish(network, published)
-            state = container.state
-            engine.ports.lead(published, state.pid, state.pid_start, engine.firewall.families())
+        _save(engine, after, before)
+        state = container.state
+        endpoints = [endpoint for _, endpoint in after]
+        engine.ports.lead(endpoints, state.pid, state.pid_start, engine.firewall.families())
     except EngineError:
-        engine.firewall.withdraw(network, published)
-        engine.ports.release(container.id)
-        engine.networks.update(endpoint)
+        _take_back(engine, container, before, new)
         raise
+
+
+def _save(engine: EndpointParts, pairs: Iterable[Pair], before: Iterable[Pair]) -> None:
+    """Record the endpoints whose ports have changed, and have the firewall follow."""
+    for (network, endpoint), (_, known) in zip(pairs, before, strict=True):
+        if endpoint != known:
+            engine.networks.update(endpoint)
+            engine.firewall.publish(network, endpoint)
+
+
+def _take_back(
+    engine: EndpointParts, container: Container, before: Iterable[Pair], new: Mapping[str, tuple[Published, ...]]
+) -> None:
+    for network, endpoint in before:
+        if new.get(network.id):
+            engine.firewall.withdraw(network, endpoint)
+            engine.networks.update(endpoint)
+            if endpoint.ports:
+                engine.firewall.publish(network, endpoint)
+    engine.ports.release(container.id, [port for ports in new.values() for port in ports])

@@ -8,16 +8,22 @@ from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import PortBinding
 from engine.daemon.network.record import PortRequest
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
 from engine.literals import LAST_PORT, natural, span
+
+if TYPE_CHECKING:  # loaded with the first port
+    from engine.daemon.network import publishing
+else:
+    publishing = late("engine.daemon.network.publishing")
 
 _PROTOCOLS = ("tcp", "udp", "sctp")
 _ANY: PortBinding = {"HostIp": "", "HostPort": ""}
 
 
 def requests(container: Container) -> list[PortRequest]:
-    """Every port that is to be published. Those whose host port the engine chooses come last: they take what is left.
+    """Every port that is to be published, in docker's order: those whose host port the engine chooses come last.
 
-    Raises Invalid for a protocol that has no ports.
+    They take what is left. Raises Invalid for a protocol that has no ports.
     """
     bindings = container.host_config["PortBindings"]
     asked = [_of(port, host or _ANY) for port, hosts in bindings.items() for host in hosts or ()]
@@ -27,7 +33,13 @@ def requests(container: Container) -> list[PortRequest]:
     for request in asked:
         if request.protocol not in _PROTOCOLS:
             raise Invalid(f"invalid transport protocol: {request.protocol}")
-    return sorted(asked, key=lambda request: (not request.first, request.container_port, request.protocol))
+    return sorted(asked, key=_order)
+
+
+def _order(request: PortRequest) -> tuple[bool, int, int, int, int, tuple[int, int]]:
+    chosen = not request.first or request.first != request.last
+    kind = _PROTOCOLS.index(request.protocol)
+    return chosen, request.container_port, kind, request.first, request.last, publishing.order_of(request.host_ip)
 
 
 def _of(port: str, host: PortBinding) -> PortRequest:

@@ -12,6 +12,7 @@ from engine.daemon.containers.endpoints.keeping import keep
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.measured import timed
+from engine.daemon.network import gateways
 from engine.daemon.network.record import DEFAULT, Endpoint, Network, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.dataclass import replace
@@ -66,15 +67,17 @@ class Start:
 
     def _publish(self) -> None:
         """Hold the host's ports that the container is given; the bridges are there, whose addresses it may name."""
-        requests = portspecs.requests(self._container)
-        network = wires.way_out(self._container, [network for network, _ in self._pairs]) if requests else None
-        if network is None:
+        container = self._container
+        requests = portspecs.requests(container)
+        through = gateways.published_through(self._pairs) if requests else {}
+        if not through:
             return
         wires.bring_up_gateways(self._engine, (request.host_ip for request in requests))
-        with wires.Worded(wires.NO_PORT.format(self._container.name)):
-            ports = self._engine.ports.reserve(self._container.id, network, requests)
+        found = [(network, through[network.id]) for network, _ in self._pairs if network.id in through]
+        with wires.Worded(wires.NO_PORT.format(container.name)):
+            ports = self._engine.ports.reserve(container.id, found, requests)
         self._pairs = tuple(
-            (each, replace(endpoint, ports=ports) if each is network else endpoint) for each, endpoint in self._pairs
+            (network, replace(endpoint, ports=ports.get(network.id, ()))) for network, endpoint in self._pairs
         )
 
     def _keep(self, networks: dict[str, Network]) -> None:
@@ -117,9 +120,12 @@ class Start:
                 if endpoint.ports:
                     with wires.Worded(wires.NO_PORT.format(container.name)):
                         engine.firewall.publish(network, endpoint)
-                        engine.ports.lead(endpoint, pid, pid_start, engine.firewall.families())
                 if network.name == DEFAULT:
                     self._link(network)
+            published = [endpoint for _, endpoint in self._pairs if endpoint.ports]
+            if published:
+                with wires.Worded(wires.NO_PORT.format(container.name)):
+                    engine.ports.lead(published, pid, pid_start, engine.firewall.families())
             if has_resolver(self._pairs):
                 wires.make_known(engine, container, self._pairs, netns, pid, pid_start)
         finally:

@@ -81,17 +81,6 @@ def places(engine: EndpointParts, container: Container) -> Pairs:
     return tuple(found)
 
 
-def way_out(container: Container, networks: Iterable[Network]) -> Network | None:
-    """The network through which the container is reached from outside; None where no port can be published."""
-    candidates = [
-        (-container.networking[network.name]["GwPriority"], network.name, network)
-        for network in networks
-        if any(pool.gateway for pool in network.pools) and not network.internal
-    ]
-    chosen = min(candidates, default=(0, "", None))[2]
-    return chosen if chosen is not None and chosen.driver == "bridge" else None
-
-
 def bring_up(engine: EndpointParts, network: Network) -> None:
     """Have the network's device on the host, with its firewall rules, before a container is plugged into it.
 

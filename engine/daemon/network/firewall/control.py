@@ -136,11 +136,11 @@ class Firewall:
                 self._drop({known.device})
 
     def publish(self, network: Network, endpoint: Endpoint) -> None:
-        """Forward the host's ports in `endpoint.ports` to the container; does nothing without ports.
+        """Forward the host's ports in `endpoint.ports` to the container, and no others that it had.
 
         Raises SystemFailure; Unavailable when the daemon may have no rules.
         """
-        if not endpoint.ports:
+        if not endpoint.ports and endpoint.id not in self._endpoints:
             return
         elements = self._port_elements(network, endpoint)
         with self._lock, self._failing():

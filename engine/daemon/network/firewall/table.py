@@ -74,6 +74,7 @@ LOOPBACK4 = nft.masked(bytes((255, 0, 0, 0))) + nft.compare(bytes((127, 0, 0, 0)
 """Go on only where the IPv4 address that is loaded is one of the host's own loopback; LOOPBACK6: IPv6's."""
 LOOPBACK6 = nft.compare(bytes(15) + b"\1")
 LOOPBACK = {nft.IPV4: LOOPBACK4, nft.IPV6: LOOPBACK6}
+_LINK_LOCAL6 = nft.masked(b"\xff\xc0" + bytes(14)) + nft.compare(b"\xfe\x80" + bytes(14))
 
 _ANSWERS = nft.state(nft.ESTABLISHED | nft.RELATED)
 _LED_HERE = nft.status(nft.DESTINATION_CHANGED)
@@ -115,8 +116,16 @@ def _prerouting() -> Rules:
         # address is accepted here, so that it is not led to a container.
         mine = nft.family(family) + nft.destination(family) + LOOPBACK[family]
         rules.append(("prerouting", nft.interface("iifname", "lo", nft.DIFFERENT) + mine + nft.decide(nft.ACCEPT)))
+    rules.append(_link_local("prerouting"))
     rules.append(("prerouting", nft.address_kind(nft.LOCAL) + nft.decide(nft.goto(PUBLISH))))
     return rules
+
+
+def _link_local(chain: str) -> tuple[str, bytes]:
+    # Who asks for a link-local address has one too, and no packet from there is forwarded. So it goes to the userland
+    # proxy.
+    mine = nft.family(nft.IPV6) + nft.destination(nft.IPV6) + _LINK_LOCAL6
+    return chain, mine + nft.decide(nft.ACCEPT)
 
 
 def _output() -> Rules:
@@ -125,6 +134,7 @@ def _output() -> Rules:
     mine = nft.family(nft.IPV6) + nft.destination(nft.IPV6) + LOOPBACK6
     return [
         ("output", mine + nft.decide(nft.ACCEPT)),
+        _link_local("output"),
         ("output", nft.address_kind(nft.LOCAL) + nft.decide(nft.goto(PUBLISH))),
     ]
 

@@ -22,15 +22,15 @@ class Kernel:
         if name == self.failing:
             raise SystemFailure("no")
 
-    def reserve(self, container_id, network, wanted):
+    def reserve(self, container_id, through, wanted):
         self._note("reserve")
-        return tuple(PORT for _ in wanted)
+        return {network.id: tuple(PORT for _ in wanted) for network, versions in through if 4 in versions}
 
-    def release(self, container_id):
+    def release(self, container_id, ports=None):
         self.calls.append("release")
 
-    def lead(self, endpoint, pid, pid_start, ruled):
-        if endpoint.ports:
+    def lead(self, endpoints, pid, pid_start, ruled):
+        if any(endpoint.ports for endpoint in endpoints):
             self._note("lead")
 
     def families(self):

@@ -33,9 +33,24 @@ def test_a_binding_is_a_port_a_range_or_any_port(host, expected):
 
 
 def test_ports_that_are_named_come_before_those_that_may_be_any():
-    bindings = {"53/udp": [{"HostPort": ""}], "90/tcp": [{"HostPort": "9"}], "80/tcp": [{}, {"HostPort": "10-20"}]}
-    found = [(each.container_port, each.protocol, each.first) for each in requests(container(bindings))]
-    assert found == [(80, "tcp", 10), (90, "tcp", 9), (53, "udp", 0), (80, "tcp", 0)]
+    """Docker's order: exact ports, then ranges and any; by the container's port, protocol, host's port and address."""
+    at80 = [
+        {},
+        {"HostPort": "10-20"},
+        *({"HostIp": each, "HostPort": "8"} for each in ("::", "127.0.0.2", "127.0.0.1")),
+    ]
+    bindings = {"53/udp": [{"HostPort": ""}], "90/tcp": [{"HostPort": "9"}], "80/tcp": at80, "80/udp": at80[-1:]}
+    found = [(each.container_port, each.protocol, each.first, each.host_ip) for each in requests(container(bindings))]
+    assert found == [
+        (80, "tcp", 8, "127.0.0.1"),
+        (80, "tcp", 8, "127.0.0.2"),
+        (80, "tcp", 8, "::"),
+        (80, "udp", 8, "127.0.0.1"),
+        (90, "tcp", 9, ""),
+        (53, "udp", 0, ""),
+        (80, "tcp", 0, ""),
+        (80, "tcp", 10, ""),
+    ]
 
 
 def test_all_that_is_exposed_and_has_no_port_gets_one_where_all_are_published():
@@ -55,6 +70,6 @@ def test_a_port_without_binding_asks_for_nothing():
 
 
 def test_only_three_protocols_have_ports():
-    assert [each.protocol for each in requests(container({"80/sctp": [{}], "80/udp": [{}]}))] == ["sctp", "udp"]
+    assert [each.protocol for each in requests(container({"80/sctp": [{}], "80/udp": [{}]}))] == ["udp", "sctp"]
     with pytest.raises(Invalid, match="invalid transport protocol: foo"):
         requests(container({"80/foo": [{"HostPort": "1"}]}))

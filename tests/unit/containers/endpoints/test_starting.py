@@ -138,7 +138,8 @@ def test_ports_move_to_the_network_that_leads_out(engine, kernel):
     assert engine.networks.endpoints(network.id)[0].ports == (PORT,) and kernel.calls[-2:] == ["publish net", "lead"]
     kernel.calls.clear()
     moving.settle(engine, container)
-    assert kernel.calls == []
+    assert kernel.calls == ["reserve"]  # for IPv6, of which there is none
+    kernel.calls.clear()
     container.networking["net"]["NetworkID"] = network.id
     engine.networks.leave(engine.networks.endpoints(network.id))
     moving.settle(engine, container)
