@@ -238,6 +238,26 @@ def test_a_port_is_published_through_every_network_that_can_carry_it(daemon: Dae
                 daemon.begin(two)
 
 
+@pytest.mark.parametrize("version", ["1.24", "1.51", "1.52", "1.54"])
+def test_an_empty_list_of_bindings_is_any_port(daemon: Daemon, version: str) -> None:
+    """Or null; of every version of the API, and from 1.52 the client is told that this will end."""
+    body = {"Image": "busybox", "Cmd": ["sleep", "600"], "HostConfig": {"PortBindings": {"80/tcp": [], "81/udp": None}}}
+    answer = daemon.request("POST", f"/v{version}/containers/create", body)
+    assert answer.status == 201
+    one = answer.json()["Id"]
+    try:
+        told = "Following container port(s) have an empty list of port-bindings: 80/tcp, 81/udp."
+        told += " Such bindings will be discarded in a future version."
+        assert answer.json()["Warnings"] == ([told] if version >= "1.52" else [])
+        empty = [{"HostIp": "", "HostPort": ""}]
+        assert daemon.inspect(one)["HostConfig"]["PortBindings"] == {"80/tcp": empty, "81/udp": empty}
+        daemon.begin(one)
+        found = ports(daemon, one)
+        assert found.keys() == {"80/tcp", "81/udp"} and all(int(each[0]["HostPort"]) for each in found.values())
+    finally:
+        daemon.remove(one)
+
+
 def test_a_connect_to_a_way_out_is_refused_where_a_port_is_taken(daemon: Daemon, amber: str) -> None:
     """With docker's words, and nothing is there of it; it goes when the port is free."""
     bindings = {"80/tcp": bind("18130")}

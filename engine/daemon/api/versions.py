@@ -31,6 +31,7 @@ OLD_COMPOSE, OLD_COMPOSE_SPEAKS = "docker-compose/1.", "1.41"
 
 _BUILD_IDS_SINCE = (1, 30)
 _ARCHIVE_PLATFORMS_SINCE = (1, 52)
+_EMPTY_BINDINGS_SINCE = (1, 52)
 # The query parameters that an endpoint has not always had: route → parameter → the first version with it.
 _PARAMETERS: dict[str, dict[str, Version]] = {
     "POST /images/create": {"platform": (1, 32)},
@@ -218,6 +219,16 @@ def created(version: Version, body: Object, cgroups: str) -> Object:
         return body
     asked = body.get("HostConfig") or {}
     return {**body, "HostConfig": {**asked, **{key: asked.get(key) or value for key, value in older.items()}}}
+
+
+def creation_warnings(version: Version, body: Object) -> list[str]:
+    """What a client of this version is told of the form of its POST /containers/create."""
+    bindings = (body.get("HostConfig") or {}).get("PortBindings") or {}
+    empty = [port for port, given in bindings.items() if not given]
+    if not empty or version < _EMPTY_BINDINGS_SINCE:
+        return []
+    wrong = f"Following container port(s) have an empty list of port-bindings: {', '.join(empty)}."
+    return [f"{wrong} Such bindings will be discarded in a future version."]
 
 
 def binds_shallowly(version: Version) -> bool:

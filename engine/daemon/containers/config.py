@@ -215,7 +215,7 @@ def host_config(asked: Object, default: HostConfig = HOST_CONFIG) -> HostConfig:
     if asked.get("Ulimits"):
         whole["Ulimits"] = [_ulimit(limit or {}) for limit in asked["Ulimits"]]
     whole["PortBindings"] = {
-        port: bindings and [_binding(binding or {}) for binding in bindings]
+        port: [_binding(binding or {}) for binding in bindings or [None]]  # an empty list means any port, as in docker
         for port, bindings in (asked.get("PortBindings") or {}).items()
     }
     return whole

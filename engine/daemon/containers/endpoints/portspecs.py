@@ -26,7 +26,9 @@ def requests(container: Container) -> list[PortRequest]:
     They take what is left. Raises Invalid for a protocol that has no ports.
     """
     bindings = container.host_config["PortBindings"]
-    asked = [_of(port, host or _ANY) for port, hosts in bindings.items() for host in hosts or ()]
+    # An empty list is that of an earlier release; `config` has made one binding of it since.
+    given = ((port, [_ANY] if hosts == [] else hosts or ()) for port, hosts in bindings.items())
+    asked = [_of(port, host or _ANY) for port, hosts in given for host in hosts]
     if container.host_config["PublishAllPorts"]:
         bound = {(request.container_port, request.protocol) for request in asked}
         asked += [PortRequest(*port) for port in exposed_ports(container) if port not in bound]

@@ -55,7 +55,7 @@ def test_ports_that_are_named_come_before_those_that_may_be_any():
 
 def test_all_that_is_exposed_and_has_no_port_gets_one_where_all_are_published():
     exposed = {"80/tcp": {}, "7000-7001/udp": {}, "81/tcp": {}}
-    bindings = {"81/tcp": [{"HostPort": "81"}], "82/tcp": []}
+    bindings = {"81/tcp": [{"HostPort": "81"}]}
     assert requests(container(bindings, exposed, publish_all=True)) == [
         PortRequest(81, "tcp", "", 81, 81),
         PortRequest(80, "tcp"),
@@ -65,8 +65,9 @@ def test_all_that_is_exposed_and_has_no_port_gets_one_where_all_are_published():
     assert requests(container(bindings, exposed)) == [PortRequest(81, "tcp", "", 81, 81)]
 
 
-def test_a_port_without_binding_asks_for_nothing():
-    assert requests(container({"80/tcp": [], "81/tcp": None}, {"80/tcp": {}})) == []
+def test_an_empty_list_in_a_record_of_an_earlier_release_is_one_binding():
+    """As dockerd reads its records; create makes one of null too."""
+    assert requests(container({"80/tcp": [], "81/tcp": None}, {"82/tcp": {}})) == [PortRequest(80, "tcp")]
 
 
 def test_only_three_protocols_have_ports():

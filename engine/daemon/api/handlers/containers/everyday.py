@@ -93,6 +93,7 @@ def create(engine: DaemonParts, request: Request) -> Response:
         request.query.text("platform"),
         shallow=versions.binds_shallowly(request.version),
     )
+    warnings += versions.creation_warnings(request.version, body)
     return Json({"Id": container.id, "Warnings": warnings}, 201)
 
 
