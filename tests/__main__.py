@@ -53,9 +53,16 @@ UNPACKED = {
     "fish": ("fish",),
     "sshd": ("openssh-server",),
     "mkfs.btrfs": ("btrfs-progs",),
+    "iptables-nft-save": ("iptables",),
 }
 # Packages that one of these cannot do without, where Debian has them.
-WITH_IT = {"zsh": ("zsh-common",), "fish": ("fish-common", "libpcre2-32-0"), "openssh-server": ("libwrap0",)}
+WITH_IT = {
+    "zsh": ("zsh-common",),
+    "fish": ("fish-common", "libpcre2-32-0"),
+    "openssh-server": ("libwrap0",),
+    "iptables": ("libip4tc2", "libip6tc2", "libxtables12", "libmnl0", "libnftnl11")
+    + ("libnetfilter-conntrack3", "libnfnetlink0"),
+}
 # What the machine's Go builds, in words.
 BUILT = {
     f"compose {compose.VERSION} and its buildx": compose.PROGRAMS,

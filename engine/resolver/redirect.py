@@ -22,18 +22,20 @@ from engine.sandbox.resolvconf import RESOLVER
 PORT = 53
 TABLE = "engine-dns"
 
-_NETLINK_NETFILTER = 12
+NETLINK_NETFILTER = 12
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _NFTABLES = 10
-_NEW_TABLE, _DELETE_TABLE, _NEW_CHAIN, _NEW_RULE = (_NFTABLES << 8 | kind for kind in (0, 2, 3, 6))
-_INPUT, _OUTPUT = 1, 3
+NEW_TABLE, DELETE_TABLE, NEW_CHAIN, GET_CHAIN, NEW_RULE, DELETE_RULE = (
+    _NFTABLES << 8 | kind for kind in (0, 2, 3, 4, 6, 8)
+)
+INPUT, _OUTPUT = 1, 3
 _FIRST, _LAST = -300, 300
 _TRANSPORT = 2
 _CHECKSUMS = {socket.IPPROTO_UDP: 6, socket.IPPROTO_TCP: 16}  # where the checksum is in the header
 # Chain, its hook and priority, the expression that loads the resolver's address, the port's place in the transport
 # header.
 _WAYS = (
-    ("queries", _INPUT, _LAST, nft.destination(nft.IPV4), 2),
+    ("queries", INPUT, _LAST, nft.destination(nft.IPV4), 2),
     ("answers", _OUTPUT, _FIRST, nft.source(nft.IPV4), 0),
 )
 
@@ -45,7 +47,7 @@ def redirect(ports: dict[int, int]) -> Netlink:
     that closes such a socket wait until no processor uses the old rules, and later nobody has to wait for that. Raises
     OSError.
     """
-    netlink = Netlink(_NETLINK_NETFILTER)
+    netlink = Netlink(NETLINK_NETFILTER)
     try:
         try:
             netlink.send(requests(ports), acknowledged=-2)
@@ -65,29 +67,48 @@ def requests(ports: dict[int, int], *, anew: bool = False) -> list[Request]:
 
     anew: an existing table is deleted first; without it, the kernel refuses the transaction if there is one
     """
-    table = text(1, TABLE)
-    made = [(_BATCH_BEGIN, 0, _family(0, _NFTABLES))]
+    made = []
     if anew:
-        made.append(_request(_DELETE_TABLE, table))
-    made.append(_request(_NEW_TABLE, table, flags=message.EXCLUSIVE))
-    for chain, place, priority, *_ in _WAYS:
-        hook = nested(4, be32(1, place), be32(2, priority & 0xFFFFFFFF))
-        made.append(_request(_NEW_CHAIN, table, text(3, chain), hook, text(7, "filter")))
-    for chain, _, _, address, place in _WAYS:
+        made.append(request(DELETE_TABLE, table(TABLE)))
+    made.append(request(NEW_TABLE, table(TABLE), flags=message.EXCLUSIVE))
+    made += [chain(TABLE, name, place, priority) for name, place, priority, *_ in _WAYS]
+    for name, _, _, address, place in _WAYS:
         own = address + nft.compare(socket.inet_aton(RESOLVER))
         for protocol, port in ports.items():
-            seen, put = (PORT, port) if chain == "queries" else (port, PORT)
+            seen, put = (PORT, port) if name == "queries" else (port, PORT)
             asked = nft.meta("l4proto") + nft.compare(bytes((protocol,)))
             asked += nft.payload(_TRANSPORT, place, 2) + nft.compare(_port(seen))
             changed = nft.load(_port(put)) + nft.rewrite(place, 2, _CHECKSUMS[protocol])
-            rule = nested(4, own, asked, changed)
-            made.append(_request(_NEW_RULE, table, text(2, chain), rule, flags=message.APPEND))
-    made.append((_BATCH_END, 0, _family(0, _NFTABLES)))
-    return made
+            made.append(rule(TABLE, name, own, asked, changed))
+    return batch(made)
 
 
-def _request(kind: int, *attributes: bytes, flags: int = 0) -> Request:
-    flags |= 0 if kind == _DELETE_TABLE else message.CREATE
+def batch(requests: list[Request]) -> list[Request]:
+    """One transaction of these requests."""
+    return [(_BATCH_BEGIN, 0, _family(0, _NFTABLES)), *requests, (_BATCH_END, 0, _family(0, _NFTABLES))]
+
+
+def table(name: str) -> bytes:
+    """The attribute that names a table."""
+    return text(1, name)
+
+
+def chain(of: str, name: str, hook: int, priority: int, kind: str = "filter") -> Request:
+    """A chain that the kernel asks at this hook."""
+    place = nested(4, be32(1, hook), be32(2, priority & 0xFFFFFFFF))
+    return request(NEW_CHAIN, table(of), text(3, name), place, text(7, kind))
+
+
+def rule(of: str, name: str, *expressions: bytes, first: bool = False, protocol: int = 0) -> Request:
+    """A rule at the end of a chain, or at its beginning. protocol: that of iptables' matches, 0 where there is none"""
+    compatible = [nested(5, be32(1, protocol), be32(2, 0))] if protocol else []
+    flags = 0 if first else message.APPEND
+    return request(NEW_RULE, table(of), text(2, name), nested(4, *expressions), *compatible, flags=flags)
+
+
+def request(kind: int, *attributes: bytes, flags: int = 0) -> Request:
+    """A request for the family `ip`."""
+    flags |= message.CREATE if kind in (NEW_TABLE, NEW_CHAIN, NEW_RULE) else 0
     return kind, flags, _family(nft.IPV4, 0) + b"".join(attributes)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from engine.kernel import netns
 from engine.kernel.netlink.socket import Netlink
-from engine.resolver import packets, redirect
+from engine.resolver import nat, packets, redirect
 from engine.resolver.forward import Asker, Forwarder
 from engine.resolver.loop import READABLE, Loop
 from engine.resolver.packets import Malformed, Query
@@ -27,6 +27,7 @@ MOST_STREAMS = 16
 IDLE_SECONDS = 10.0
 _AT_ONCE = 32  # datagrams or connections, before other descriptors have their turn
 _BACKLOG = 128
+_NO_SUCH_PART = (errno.ENOENT, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT)
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 1.0
 _KINDS = {socket.IPPROTO_UDP: socket.SOCK_DGRAM, socket.IPPROTO_TCP: socket.SOCK_STREAM}
@@ -40,6 +41,8 @@ class Served:
 
     view: the names that it sees; asker: its state in the forwarding; forwards, dotted: as in `wire.schema.Serve`
     """
+
+    _lacking = False  # whether the kernel has refused dockerd's rules, which it may try to load modules for
 
     def __init__(self, loop: Loop, forwarder: Forwarder, network: int, pidfd: int, ended: Callable[[], None]) -> None:
         """network, pidfd: descriptors, which this object owns from now on, also when it raises OSError.
@@ -89,24 +92,38 @@ class Served:
             self._loop.after(IDLE_SECONDS / 2, self._close_idle)
 
     def _open(self) -> None:
-        """Bind any ports and redirect port 53 to them; where the kernel has no nf_tables, bind port 53 itself."""
+        """Bind ports and lead port 53 to them, by dockerd's rules or else by others; without nf_tables bind port 53."""
+        if not Served._lacking:
+            for port in (nat.USUAL_PORT, 0):
+                try:
+                    self._netlink = nat.lead(self._bind(port))
+                    return
+                except OSError as error:
+                    self._close_sockets()
+                    Served._lacking = error.errno in _NO_SUCH_PART
+                    if error.errno != errno.EADDRINUSE:
+                        break
         try:
-            ports = self._bind(0)
-            self._netlink = redirect.redirect(ports)
+            self._netlink = redirect.redirect(self._bind(0, only_lo=True))
         except OSError as refused:
             self._close_sockets()
             try:
-                self._bind(redirect.PORT)
+                self._bind(redirect.PORT, only_lo=True)
             except OSError:
                 raise refused from None  # a program of the container has that port
 
-    def _bind(self, port: int) -> dict[int, int]:
-        """Make both sockets; returns the port that each protocol has."""
+    def _bind(self, port: int, *, only_lo: bool = False) -> dict[int, int]:
+        """Make both sockets; returns the port that each protocol has.
+
+        only_lo: no other host's packet gets in here, however the container changes its own network
+        """
         for kind in _KINDS.values():
             made = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
             self._sockets.append(made)
-            # No other host's packet gets in here, however the container changes its own network.
-            made.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, b"lo\0")
+            if only_lo:
+                made.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, b"lo\0")
+            if kind == socket.SOCK_STREAM:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier resolver's ended connections
             made.bind((RESOLVER, port))
         return {protocol: made.getsockname()[1] for protocol, made in zip(_KINDS, self._sockets, strict=True)}
 

@@ -66,6 +66,7 @@ MODULES = (
     "engine.resolver.forward",
     "engine.resolver.loop",
     "engine.resolver.main",
+    "engine.resolver.nat",
     "engine.resolver.packets",
     "engine.resolver.redirect",
     "engine.resolver.served",

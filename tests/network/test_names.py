@@ -2,17 +2,20 @@
 
 import contextlib
 import os
+import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.harness import dns, frames
+from tests.harness import dns, frames, iptables
 from tests.harness.daemon import Daemon
 from tests.harness.dns import Asker, Upstream
-from tests.harness.hosts import Host
+from tests.harness.hosts import Host, Inside
+from tests.harness.namespaces import Namespaces
 from tests.network.places import Place, network
 from tests.network.resolving import settled
 
@@ -256,6 +259,93 @@ def test_names_are_answered_while_the_daemon_is_away_and_right_after(
         assert finds(new, "db") == [db.address]
         site.restart()
         assert asker.addresses("new") == [new.address]
+
+
+def rewritten(rules: str, address: str) -> str:
+    """What the entrypoints of kind's and k3d's nodes make of dockerd's rules: sed's commands there."""
+    rules = rules.replace(f"-d {dns.RESOLVER}", f"-d {address}")
+    rules = re.sub(r"-A OUTPUT (.*) -j DOCKER_OUTPUT", r"\g<0>\n-A PREROUTING \1 -j DOCKER_OUTPUT", rules)
+    return rules.replace("--to-source :53", f"--to-source {address}:53")
+
+
+@contextlib.contextmanager
+def pod(node: Place) -> Iterator[Namespaces]:
+    """A network whose only way out is a container, as that of a pod in a node of Kubernetes."""
+    with Namespaces() as made:
+        lines = f"""link add pod0 type veth peer name eth0 netns {made.keeper.pid}
+            addr add 10.244.0.1/24 dev pod0
+            link set pod0 up"""
+        inside = ["nsenter", f"--target={node.pid}", "--net"]
+        subprocess.run([*inside, "ip", "-batch", "-"], input=lines, text=True, check=True)
+        local = "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"  # as kube-proxy does
+        subprocess.run([*inside, "sh", "-c", local], check=True)
+        lines = """addr add 10.244.0.2/24 dev eth0
+            link set eth0 up
+            route add default via 10.244.0.1"""
+        subprocess.run(made.command(["ip", "-batch", "-"]), input=lines, text=True, check=True)
+        yield made
+
+
+def test_names_are_found_by_who_puts_another_address_in_the_place_of_the_resolver_s(site: Daemon, begin: Begin) -> None:
+    """kind and k3d save dockerd's rules, put the gateway there, and restore them; their pods ask the gateway too."""
+    web, db = begin("web"), begin("db")
+    found = iptables.run(web.pid, "iptables-nft-save")
+    rules = [line for line in found.splitlines() if line.startswith("-A")]
+    patterns = [
+        r"-A OUTPUT -d 127\.0\.0\.11/32 -j DOCKER_OUTPUT",
+        r"-A POSTROUTING -d 127\.0\.0\.11/32 -j DOCKER_POSTROUTING",
+        *(
+            rf"-A DOCKER_OUTPUT -d 127\.0\.0\.11/32 -p {kind} -m {kind} --dport 53"
+            r" -j DNAT --to-destination 127\.0\.0\.11:[0-9]+"
+            for kind in ("tcp", "udp")
+        ),
+        *(
+            rf"-A DOCKER_POSTROUTING -s 127\.0\.0\.11/32 -p {kind} -m {kind} --sport [0-9]+ -j SNAT --to-source :53"
+            for kind in ("tcp", "udp")
+        ),
+    ]
+    assert len(rules) == len(patterns), found
+    assert all(map(re.fullmatch, patterns, rules)), found
+    assert "DOCKER_OUTPUT" not in iptables.run(begin("plain", "bridge").pid, "iptables-nft-save")
+    iptables.run(web.pid, "iptables-nft-restore", rewritten(found, web.gateway))
+
+    def known(place: Namespaces | Inside) -> bool:
+        with contextlib.suppress(OSError), Asker(place, web.gateway, timeout=1.0) as asker:
+            return asker.addresses("db") == [db.address]
+        return False
+
+    with pod(web) as inside:
+        assert known(web) and known(inside)
+        with inside.socket(socket.SOCK_STREAM) as connection:
+            connection.settimeout(15.0)
+            connection.connect((web.gateway, 53))
+            dns.send(connection, dns.query("db"))
+            assert dns.receive(connection).records == [db.address]
+        os.kill(resolver(site), signal.SIGKILL)
+        assert settled(lambda: known(web) and known(inside))
+
+
+def test_other_hosts_do_not_ask_a_container_s_resolver(begin: Begin) -> None:
+    """Not even where the container lets packets for its loopback in, as a node of Kubernetes does."""
+    web = begin("web")
+    (port,) = set(re.findall(r"--to-destination 127\.0\.0\.11:([0-9]+)", iptables.run(web.pid, "iptables-nft-save")))
+
+    def answered(other: Namespaces) -> bool:
+        with contextlib.suppress(TimeoutError), other.socket(socket.SOCK_DGRAM) as client:
+            client.settimeout(0.5)
+            client.bind(("10.244.0.2", 0))
+            client.connect((dns.RESOLVER, int(port)))
+            client.send(dns.query("web"))
+            return bool(client.recv(1000))
+        return False
+
+    with pod(web) as other:
+        local = "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet; ip route add 127.0.0.11 via 10.244.0.1"
+        subprocess.run(other.command(["sh", "-ec", local]), check=True)
+        assert not answered(other)
+        rules = ["nft", "delete", "table", "ip", "engine-dns"]
+        subprocess.run(["nsenter", f"--target={web.pid}", "--net", *rules], check=True)
+        assert settled(lambda: answered(other)), "it was nothing else that kept the packets out"
 
 
 def test_a_resolver_that_is_killed_comes_back_by_itself(site: Daemon, begin: Begin) -> None:

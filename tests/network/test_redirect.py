@@ -5,18 +5,21 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from engine.kernel import netns
-from engine.resolver import redirect
+from engine.kernel.netlink.socket import Netlink
+from engine.resolver import nat, redirect
 from engine.resolver.forward import Forwarder
 from engine.resolver.loop import Loop
 from engine.resolver.served import Served
 from tests.network.resolving import Box
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+WAYS = (redirect.redirect, nat.lead)
+Lead = Callable[[dict[int, int]], Netlink]
 KINDS = {socket.IPPROTO_UDP: socket.SOCK_DGRAM, socket.IPPROTO_TCP: socket.SOCK_STREAM}
 
 
@@ -28,7 +31,7 @@ def box() -> Iterator[Box]:
 
 
 @contextlib.contextmanager
-def redirected(box: Box) -> Iterator[dict[int, socket.socket]]:
+def redirected(box: Box, lead: Lead = redirect.redirect) -> Iterator[dict[int, socket.socket]]:
     """A UDP and a TCP socket to which port 53 leads, by their protocols."""
     with contextlib.ExitStack() as stack:
         made = {protocol: stack.enter_context(box.socket(kind)) for protocol, kind in KINDS.items()}
@@ -39,7 +42,7 @@ def redirected(box: Box) -> Iterator[dict[int, socket.socket]]:
         network = os.open(f"/proc/{box.pid}/ns/net", os.O_RDONLY)
         stack.callback(os.close, network)
         with netns.entered(network):
-            netlink = redirect.redirect({protocol: each.getsockname()[1] for protocol, each in made.items()})
+            netlink = lead({protocol: each.getsockname()[1] for protocol, each in made.items()})
         stack.callback(netlink.close)
         yield made
 
@@ -67,17 +70,24 @@ def exchange(box: Box, made: dict[int, socket.socket], address: str = "127.0.0.1
             assert client.recv(100) == b"answer"
 
 
-def test_port_53_leads_to_the_resolver_by_both_protocols_and_again_for_the_next_one(box: Box) -> None:
+@pytest.mark.parametrize("lead", WAYS)
+def test_port_53_leads_to_the_resolver_by_both_protocols_and_again_for_the_next_one(box: Box, lead: Lead) -> None:
     """A second resolver takes the place of one that was killed, in one transaction."""
-    with redirected(box) as made:
+    with redirected(box, lead) as made:
         exchange(box, made)
-        with redirected(box) as others:
+        with redirected(box, lead) as others:
             exchange(box, others)
 
 
-def test_other_ports_and_addresses_lead_where_they_did(box: Box) -> None:
+def test_dockers_rules_take_the_place_of_those_of_an_earlier_release(box: Box) -> None:
+    with redirected(box), redirected(box, nat.lead) as made:
+        exchange(box, made)
+
+
+@pytest.mark.parametrize("lead", WAYS)
+def test_other_ports_and_addresses_lead_where_they_did(box: Box, lead: Lead) -> None:
     """Port 53 of another address, and other ports of the resolver's."""
-    with redirected(box), box.socket(socket.SOCK_DGRAM) as own, box.socket(socket.SOCK_DGRAM) as client:
+    with redirected(box, lead), box.socket(socket.SOCK_DGRAM) as own, box.socket(socket.SOCK_DGRAM) as client:
         own.settimeout(20.0)
         own.bind(("0.0.0.0", 53))
         for address in (("127.0.0.1", 53), ("127.0.0.12", 53)):
@@ -103,6 +113,25 @@ def test_a_container_s_own_firewall_sees_port_53_alone(box: Box) -> None:
         exchange(box, made)
 
 
+def served(box: Box, loop: Loop) -> Served:
+    """What the resolver has of a container that it serves."""
+    pidfd = os.pidfd_open(box.pid)
+    network = os.open(f"/proc/{box.pid}/ns/net", os.O_RDONLY)
+    return Served(loop, Forwarder(loop, tuple), network, pidfd, lambda: None)
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_program_of_the_container_may_have_the_resolvers_usual_port(box: Box, kind: int) -> None:
+    with box.socket(kind) as own:
+        own.bind(("0.0.0.0", nat.USUAL_PORT))
+        made = served(box, Loop(lambda: True))
+        udp, tcp = made._sockets
+        for each in (udp, tcp):
+            each.settimeout(20.0)
+        exchange(box, {socket.IPPROTO_UDP: udp, socket.IPPROTO_TCP: tcp})
+        made.close()
+
+
 def test_without_nf_tables_the_port_itself_is_taken_and_a_port_that_is_taken_is_a_failure(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,18 +141,14 @@ def test_without_nf_tables_the_port_itself_is_taken_and_a_port_that_is_taken_is_
         raise OSError(93, "Protocol not supported")
 
     monkeypatch.setattr(redirect, "redirect", unsupported)
+    monkeypatch.setattr(nat, "lead", unsupported)
+    monkeypatch.setattr(Served, "_lacking", False)
     loop = Loop(lambda: True)
-
-    def serve() -> Served:
-        pidfd = os.pidfd_open(box.pid)
-        network = os.open(f"/proc/{box.pid}/ns/net", os.O_RDONLY)
-        return Served(loop, Forwarder(loop, tuple), network, pidfd, lambda: None)
-
     before = len(os.listdir("/proc/self/fd"))
-    served = serve()
+    first = served(box, loop)
     with box.socket() as client:
         client.connect(("127.0.0.11", 53))
         with pytest.raises(OSError, match="Protocol not supported"):
-            serve()
-    served.close()
+            served(box, loop)
+    first.close()
     assert len(os.listdir("/proc/self/fd")) == before

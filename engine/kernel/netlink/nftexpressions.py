@@ -26,7 +26,7 @@ EQUAL, DIFFERENT = 0, 1
 _ELEMENT = 1
 _VERDICT_REGISTER = 0
 _VALUE, _VERDICT = 1, 2
-_DROP, _ACCEPT, _GOTO = 0, 1, -4
+_DROP, _ACCEPT, _JUMP, _GOTO = 0, 1, -3, -4
 _META = {
     "mark": 3,
     "iif": 4,
@@ -69,6 +69,11 @@ DROP = _verdict(_DROP)
 def goto(chain: str) -> bytes:
     """The verdict that continues with another chain's rules and does not return to this chain."""
     return _verdict(_GOTO, chain)
+
+
+def jump(chain: str) -> bytes:
+    """The verdict that continues with another chain's rules, and then with the next rule of this chain."""
+    return _verdict(_JUMP, chain)
 
 
 def decide(verdict: bytes) -> bytes:
@@ -228,7 +233,14 @@ def _translation(kind: int, number: int, address: int, *more: bytes) -> bytes:
     return _expression("nat", be32(1, kind), be32(2, number), be32(3, REGISTER + address), *more)
 
 
+def compatible(kind: str, name: str, revision: int, info: bytes) -> bytes:
+    """A `match` or `target` of iptables, by nft_compat. info: its own struct, a multiple of 8 bytes long"""
+    return _expression(kind, text(1, name), be32(2, revision), attribute(3, info))
+
+
 MASQUERADE = _expression("masq")
 """Change the source to the address of the interface that the packet leaves by."""
+COUNTER = _expression("counter")
+"""Count the packets that come so far in the rule, as each rule of iptables does."""
 DO_NOT_TRACK = _expression("notrack")
 """Have the packet belong to no connection."""
