@@ -15,8 +15,9 @@ from engine.daemon.containers.output.logconfig import DRIVERS
 from engine.daemon.containers.security import confinement
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
+from engine.daemon.network.record import LOCAL
 from engine.daemon.parts import DaemonParts
-from engine.daemon.plugins.activation import VOLUMES
+from engine.daemon.plugins.activation import NETWORKS, VOLUMES
 from engine.kernel import outside, userns
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, natural
@@ -41,10 +42,8 @@ else:
 
 if TYPE_CHECKING:  # loaded by the first /info
     from engine.daemon.images.registry import proxies
-    from engine.daemon.network.drivers import choice
 else:
     proxies = late("engine.daemon.images.registry.proxies")
-    choice = late("engine.daemon.network.drivers.choice")
 
 INDEX_SERVER = "https://index.docker.io/v1/"
 FIREWALL = "nftables"
@@ -105,7 +104,7 @@ def info(engine: DaemonParts) -> Object:
         ],
         "Plugins": {
             "Volume": ["local", *engine.plugins.used(VOLUMES)],
-            "Network": list(choice.LOCAL),
+            "Network": [*LOCAL, *engine.plugins.used(NETWORKS)],
             "Authorization": list(settings.authorization_plugins) or None,
             "Log": sorted(DRIVERS.keys() - {"none"}),
         },

@@ -177,7 +177,9 @@ class Engine:
     images = LatePart(_images)
     volumes = LatePart(_volumes)
     plugins = LatePart(lambda own: activation.Plugins(own.settings.plugin_dirs))
-    networks = LatePart(lambda own: networks.Networks(own.database, own.settings, own.id, own.events))
+    networks = LatePart(
+        lambda own: networks.Networks(own.database, own.settings, own.id, own.events, lambda: own.plugins)
+    )
     firewall = LatePart(lambda own: control.Firewall(own.id, own.settings))
     wiring = LatePart(lambda own: wiring.Wiring(own.firewall.open_network))
     ports = LatePart(lambda own: ports.Ports(own.settings, own.spawner, own.monitors))

@@ -28,6 +28,7 @@ _LONG = 4 << 20  # bytes of an answer
 _SHOWN = 1000  # characters of a refusal
 _FIELDS = {"Accept": "application/vnd.docker.plugins.v1.2+json", "Content-Type": "application/json"}
 _HOST = "plugin.moby.localhost"
+_SPACE = " \t\r\n"
 _OK, _NOT_FOUND = 200, 404
 
 Object = dict[str, Any]
@@ -56,7 +57,9 @@ def call(
     body = b"" if arguments is None else json.dumps(arguments).encode() + b"\n"
     status, answer = _tried(lambda: _asked(address, method, body, seconds), patience)
     try:
-        value = json.loads(answer)
+        # As for dockerd the first value counts, whatever follows it; null is an object without anything.
+        value = json.JSONDecoder().raw_decode(answer.decode().lstrip(_SPACE))[0]
+        value = {} if value is None else value
     except (ValueError, RecursionError):
         value = None
     error = value.get("Err") if isinstance(value, dict) else None

@@ -23,7 +23,6 @@ _CONFIGURATION_ONLY = (
     " [ ingress | internal | attachable | scope ] are not supported."
 )
 _ENABLE = {4: "com.docker.network.enable_ipv4", 6: "com.docker.network.enable_ipv6"}
-_IPAM_DRIVERS = ("default", "null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,10 @@ class AskedNetwork:
     config: tuple[Pool, ...]
     options: dict[str, str]
     labels: dict[str, str]
+    # What plugins have said meanwhile, see `outsourced`.
+    outsourced: bool = False
+    gateways: tuple[bool, bool] = (True, True)
+    pool_ids: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, body: Mapping[str, Any], settings: Settings) -> "AskedNetwork":
@@ -135,20 +138,22 @@ def make(
     )
     if asked.config_only:
         return replace(network, driver="null"), ""
-    driver = choice.find(asked.driver)
+    driver = None if asked.outsourced else choice.find(asked.driver)
     _check_scope(asked)
     if asked.config_from:
         network = _configured(network, known)
-    if network.ipam_driver not in _IPAM_DRIVERS:
+    if not network.addressed and not asked.pool_ids:
         raise NotFound(f'plugin "{network.ipam_driver}" not found')
     unused = [pool.subnet for pool in network.pools if not _used(pool, network)]
     if not network.wired:
         network = replace(network, pools=())
-    else:
-        sources, gateways = pools.sources(settings.default_address_pools, engine_id), driver.gateways(network)
+    elif network.addressed:
+        sources = pools.sources(settings.default_address_pools, engine_id)
+        gateways = driver.gateways(network) if driver else asked.gateways
         network = replace(network, pools=subnets.allocated(network, known, sources, around, gateways))
-    driver.check(network, known)
-    network = replace(network, device=driver.device(network))
+    if driver:
+        driver.check(network, known)
+        network = replace(network, device=driver.device(network))
     return network, f"subnets not used, as their IP version is not enabled: {', '.join(unused)}" if unused else ""
 
 

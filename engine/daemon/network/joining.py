@@ -35,12 +35,14 @@ def make(
     reserved: Iterable[str] = (),
     *,
     ipv6: bool = True,
+    assigned: Mapping[int, tuple[str, int]] | None = None,
 ) -> Endpoint:
     """The endpoint's record. Its addresses are taken from `addresses`; when this raises, none is.
 
     settings: complete EndpointSettings; beside: the container's other endpoints
     reserved: names of interfaces that other endpoints of the container ask for
     ipv6: whether the container takes an address of IPv6; if not, one that was asked for is passed over, as by docker
+    assigned: by version of IP, the address and prefix length that a plugin has given, in place of `addresses`
     Raises Invalid, Forbidden, EngineError in docker's words.
     """
     priority, names = settings["GwPriority"], tuple(settings.get("DNSNames") or ())
@@ -51,20 +53,26 @@ def make(
         # values and is the same each time.
         identity = hashlib.sha256(f"{network.id} {container_id}".encode()).hexdigest()
         return Endpoint(identity, network.id, container_id, names=names, priority=priority, driver_opts=given)
-    mac = _mac(settings["MacAddress"])
+    mac = mac_address(settings["MacAddress"]) if settings["MacAddress"] or not network.outsourced else ""
     interface = _interface(network, given, {each.interface for each in beside}, set(reserved))
     ipam = settings["IPAMConfig"] or {}
     link_local = _link_local(ipam.get("LinkLocalIPs") or ())
     wanted = {4: ipam.get("IPv4Address") or "", 6: ipam.get("IPv6Address") or "" if ipv6 else ""}
-    taken: dict[int, tuple[str, Space]] = {}
+    taken: dict[int, tuple[str, int, str]] = {}  # address, prefix length, the pool's subnet
     try:
         for version, enabled in ((4, network.ipv4), (6, network.ipv6 and ipv6)):
-            if enabled and addresses.of(version):
-                taken[version] = _address(network, addresses, version, wanted[version])
+            if assigned is not None:
+                pool = next((pool.subnet for pool in network.pools if (":" in pool.subnet) == (version == 6)), "")
+                if version in assigned:
+                    taken[version] = *assigned[version], pool
+            elif enabled and addresses.of(version):
+                address, space = _address(network, addresses, version, wanted[version])
+                taken[version] = address, space.subnet.bits, str(space.subnet)
             elif wanted[version]:
                 raise _refused(wanted[version])
     except EngineError:
-        addresses.release(*(address for address, _ in taken.values()))
+        if assigned is None:
+            addresses.release(*(address for address, *_ in taken.values()))
         raise
     address4, prefix4, gateway4 = _placed(network, 4, taken)
     address6, prefix6, gateway6 = _placed(network, 6, taken)
@@ -123,21 +131,22 @@ def _refused(address: str) -> Invalid:
     return Invalid(f"invalid endpoint settings:\n{_OUTSIDE.format(address)}")
 
 
-def _placed(network: Network, version: int, taken: Mapping[int, tuple[str, Space]]) -> tuple[str, int, str]:
+def _placed(network: Network, version: int, taken: Mapping[int, tuple[str, int, str]]) -> tuple[str, int, str]:
     """An endpoint's address, prefix length and gateway for one version of IP; empty and 0 for none."""
     if version not in taken:
         return "", 0, ""
-    address, space = taken[version]
+    address, bits, subnet = taken[version]
     leads_out = not network.internal and not gateways.without_gateway(network)
-    return address, space.subnet.bits, _gateway(network, version, space) if leads_out else ""
+    return address, bits, _gateway(network, version, subnet) if leads_out else ""
 
 
-def _gateway(network: Network, version: int, space: Space) -> str:
-    pool = next(pool for pool in network.pools if pool.subnet == str(space.subnet))
+def _gateway(network: Network, version: int, subnet: str) -> str:
+    pool = next(pool for pool in network.pools if pool.subnet == subnet)
     return pool.aux.get(GATEWAYS[version]) or pool.gateway
 
 
-def _mac(asked: str) -> str:
+def mac_address(asked: str) -> str:
+    """A MAC address in its canonical text, a random one where none is asked for. Raises Invalid."""
     if not asked:
         first, *rest = os.urandom(6)
         return ":".join(f"{byte:02x}" for byte in (first & ~_MULTICAST | _LOCAL, *rest))

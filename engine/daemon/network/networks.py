@@ -12,11 +12,11 @@ is made at the first use of one.
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from engine.annotating import Any, Protocol
 from engine.daemon import locks
-from engine.daemon.network.record import DEFAULT, AskedEndpoint, Endpoint, Network
+from engine.daemon.network.record import DEFAULT, IPAM_DRIVERS, LOCAL, AskedEndpoint, Endpoint, Network, Pair
 from engine.daemon.runtime.events import Events
 from engine.daemon.store import networks as table
 from engine.daemon.store.database import Database
@@ -25,12 +25,17 @@ from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
 
 if TYPE_CHECKING:  # loaded when somebody first needs a network
-    from engine.daemon.network import builtin, create, ipam, joining, surroundings
+    from engine.daemon.network import builtin, create, ipam, joining, outsourced, surroundings
+    from engine.daemon.network.create import AskedNetwork
+    from engine.daemon.plugins import activation
+    from engine.daemon.plugins.activation import Plugins
 else:
     builtin = late("engine.daemon.network.builtin")
     create = late("engine.daemon.network.create")
     ipam = late("engine.daemon.network.ipam")
     joining = late("engine.daemon.network.joining")
+    outsourced = late("engine.daemon.network.outsourced")
+    activation = late("engine.daemon.plugins.activation")
     surroundings = late("engine.daemon.network.surroundings")
 
 log = logging.getLogger(__name__)
@@ -51,9 +56,18 @@ class Networks:
 
     settings: the daemon's, which the default network is made from; engine_id: decides the default IPv6 subnets
     events: the bus that each creation and removal of a network is published on
+    plugins: tells those among which drivers are looked for; None for none
     """
 
-    def __init__(self, database: Database, settings: Settings, engine_id: str, events: Events) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        engine_id: str,
+        events: Events,
+        plugins: "Callable[[], Plugins] | None" = None,
+    ) -> None:
+        self._plugins = plugins or (lambda: activation.Plugins(()))
         self.settings = settings
         self.engine_id = engine_id
         self._database = database
@@ -121,16 +135,43 @@ class Networks:
         """
         self._settle()
         asked = create.AskedNetwork.read(body, self.settings)
+        if asked.config_only or (asked.driver in LOCAL and asked.ipam_driver in IPAM_DRIVERS):
+            network, warning = self._make(asked)
+        else:
+            self._check_name(asked.name)
+            with self._outsourced().creating(asked) as asked:
+                network, warning = self._make(asked)
+                try:
+                    self._outsourced().created(network, asked.pool_ids)
+                except BaseException:
+                    self._forget(network)
+                    raise
+        self._tell("create", network)
+        return network, warning
+
+    def _make(self, asked: "AskedNetwork") -> tuple[Network, str]:
         nearby = surroundings.look(self.all())
         with self._lock:
-            if self._by_name(asked.name) is not None:
-                raise Conflict(f"network with name {asked.name} already exists")
+            self._check_name(asked.name)
             network, warning = create.make(asked, list(self._networks.values()), nearby, self.settings, self.engine_id)
             with self._database.transaction(durable=True) as connection:
                 table.save_network(connection, network)
             self._networks[network.id] = network
-        self._tell("create", network)
         return network, warning
+
+    def _check_name(self, name: str) -> None:
+        if self._by_name(name) is not None:
+            raise Conflict(f"network with name {name} already exists")
+
+    def _forget(self, network: Network) -> None:
+        with self._lock:
+            with self._database.transaction(durable=True, frees=True) as connection:
+                table.delete_network(connection, network.id)
+            del self._networks[network.id]
+            self._addresses.pop(network.id, None)
+
+    def _outsourced(self) -> "outsourced.Drivers":
+        return outsourced.Drivers(self._plugins(), self._database)
 
     @contextlib.contextmanager
     def removing(self, network: Network) -> Iterator[list[Network]]:
@@ -147,15 +188,13 @@ class Networks:
             staying = [other for other in self._networks.values() if other.id not in self._going]
         try:
             yield staying
-            with self._lock:
-                with self._database.transaction(durable=True, frees=True) as connection:
-                    table.delete_network(connection, network.id)
-                del self._networks[network.id]
-                self._addresses.pop(network.id, None)
+            self._forget(network)
         finally:
             with self._lock:
                 self._going.discard(network.id)
         if not network.config_only:
+            if network.outsourced or not network.addressed:
+                self._outsourced().removed(network)
             self._tell("destroy", network)
 
     def stays(self, network: Network) -> bool:
@@ -236,6 +275,18 @@ class Networks:
         Raises NotFound, Forbidden (there already, address taken), Invalid, EngineError when no address is left.
         """
         found = self._found(wanted)
+        if any(network.outsourced or not network.addressed for network, _ in found):
+            return self._join_outsourced(container_id, found, wanted, ipv6)
+        return self._join(container_id, found, wanted, ipv6, {})
+
+    def _join(
+        self,
+        container_id: str,
+        found: list[tuple[Network, str]],
+        wanted: Mapping[str, AskedEndpoint],
+        ipv6: bool,
+        assigned: "Mapping[str, outsourced.Fixed]",
+    ) -> tuple[Endpoint, ...]:
         reserved = joining.interfaces_asked_for(wanted.values())
         with self._lock:
             made: list[Endpoint] = []
@@ -243,15 +294,54 @@ class Networks:
                 for network, reference in found:
                     beside = [*self.endpoints(container_id=container_id), *made]
                     network = self._joinable(network, beside, wanted[reference])
-                    addresses = self._addresses_of(network)
+                    addresses = self._addresses_of(network) if network.addressed else ipam.Addresses(())
                     assert isinstance(addresses, ipam.Addresses)  # no other class is ever put there
-                    asked = wanted[reference]
-                    made.append(joining.make(network, addresses, container_id, asked, beside, reserved, ipv6=ipv6))
+                    given = wanted[reference], beside, reserved
+                    made.append(
+                        joining.make(
+                            network, addresses, container_id, *given, ipv6=ipv6, assigned=assigned.get(reference)
+                        )
+                    )
                 self._add(made)
             except BaseException:
                 self._give_back(made)
                 raise
             return tuple(made)
+
+    def _join_outsourced(
+        self,
+        container_id: str,
+        found: list[tuple[Network, str]],
+        wanted: Mapping[str, AskedEndpoint],
+        ipv6: bool,
+    ) -> tuple[Endpoint, ...]:
+        """As `_join`, where plugins have to be asked beside: for addresses before, and for the endpoints then."""
+        drivers, wanted = self._outsourced(), dict(wanted)
+        with contextlib.ExitStack() as undoing:
+            assigned = {}
+            for network, reference in found:
+                if not network.addressed:
+                    asked = drivers.addressed(network, wanted[reference], ipv6)
+                    wanted[reference], assigned[reference] = asked
+                    undoing.callback(drivers.freed, network, [address for address, _ in asked[1].values()])
+            made = list(self._join(container_id, found, wanted, ipv6, assigned))
+            undoing.pop_all()  # from now on `leave` gives everything back
+            try:
+                for number, (network, _) in enumerate(found):
+                    if network.outsourced:
+                        made[number] = drivers.make_endpoint(network, made[number])
+                        self.update(made[number])
+            except BaseException:
+                self.leave(made)
+                raise
+        return tuple(made)
+
+    def plugged(self, pairs: tuple[Pair, ...], namespace: str) -> tuple[Pair, ...]:
+        """Before the wires are made: the endpoints as drivers that are plugins want them to be.
+
+        namespace: the path of the container's network namespace. Raises NotFound, SystemFailure, Invalid.
+        """
+        return self._outsourced().join(pairs, namespace) if any(pair[0].outsourced for pair in pairs) else pairs
 
     def begin(self) -> Network:
         """The default network as it is from now on, for whoever needs its device. Raises what `find` raises.
@@ -339,6 +429,10 @@ class Networks:
                 self._hide(endpoint)
                 self._numbers.pop(endpoint.id, None)
             self._give_back(going)
+            places = [(self._networks.get(endpoint.network), endpoint) for endpoint in going]
+        for network, endpoint in places:
+            if network is not None and (network.outsourced or not network.addressed):
+                self._outsourced().left(network, endpoint)
 
     def _give_back(self, endpoints: Iterable[Endpoint]) -> None:
         for endpoint in endpoints:
@@ -360,7 +454,7 @@ class Networks:
     def status(self, network: Network) -> dict[str, dict[str, int]]:
         """How many addresses are taken and free: subnet → SubnetStatus of the API; empty for a configuration."""
         self._settle()
-        if network.config_only:
+        if network.config_only or not network.addressed:
             return {}
         with self._lock:
             return self._addresses_of(network).status()

@@ -7,6 +7,7 @@ interfaces at the same time: nothing here trusts what it finds in the container,
 
 import contextlib
 import errno
+import json
 import logging
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from engine.daemon.network import gateways
 from engine.daemon.network.announcing import Announce
 from engine.daemon.network.drivers import endpointoptions, ipvlan, macvlan, options
-from engine.daemon.network.record import Endpoint, Network, Pair
+from engine.daemon.network.record import ROUTES, SOURCE, Endpoint, Network, Pair
 from engine.dataclass import replace
 from engine.errors import SystemFailure
 from engine.kernel import netns, reasons
@@ -135,8 +136,12 @@ def _plug(
     host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, namespace: int, taken: set[str]
 ) -> Endpoint:
     """Make one interface, or nothing. taken: names of the interfaces of the container's other endpoints"""
+    if network.outsourced and not endpoint.driver_opts.get(SOURCE):
+        return endpoint  # its driver gives it no interface
     name = _free_name(inside, endpoint, taken)
     endpoint = replace(endpoint, interface=name)
+    if network.outsourced:
+        return _take_in(host, inside, endpoint, network, namespace)
     parent = links.index_of(host, network.device)
     if not parent:
         raise SystemFailure(f"the interface {network.device} of network {network.name} is gone")
@@ -161,6 +166,51 @@ def _plug(
             raise SystemFailure(_refused(network, endpoint, error)) from error
         raise
     return endpoint
+
+
+def _take_in(host: Netlink, inside: Netlink, endpoint: Endpoint, network: Network, namespace: int) -> Endpoint:
+    """Move the interface that a plugin has made into the container's namespace, and configure it."""
+    source = endpoint.driver_opts[SOURCE]
+    index = links.index_of(host, source)
+    if not index:
+        raise SystemFailure(f"the interface {source} of network {network.name}, which its driver named, is not there")
+    try:
+        host.send((links.change(index, up=False), links.move(index, endpoint.interface, namespace, endpoint.mac)))
+    except OSError as error:
+        raise SystemFailure(_refused(network, endpoint, error)) from error
+    try:
+        index = links.index_of(inside, endpoint.interface)
+        _set_parameters(network, endpoint)
+        inside.send(_configure(network, endpoint, index))
+        for subnet, hop in json.loads(endpoint.driver_opts[ROUTES]):
+            address, _, bits = subnet.partition("/")
+            inside.send((addresses.route(index, hop, subnet=(address, int(bits))),))
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            _take_out(inside, endpoint)
+        if isinstance(error, OSError):
+            raise SystemFailure(_refused(network, endpoint, error)) from error
+        raise
+    return endpoint
+
+
+def _take_out(inside: Netlink, endpoint: Endpoint) -> None:
+    """Remove a plugin's interface; a device of the host goes back, under the name that it had there.
+
+    A container can make links of every kind, and no link of its making is to get to the host. It can make no device.
+    """
+    found = links.find(inside, endpoint.interface)
+    if found is None:
+        return
+    if found.kind:
+        links.discard(inside, found.name)
+        return
+    namespace = os.open(f"/proc/{os.getpid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        source = endpoint.driver_opts[SOURCE]
+        inside.send((links.change(found.index, up=False), links.move(found.index, source, namespace)))
+    finally:
+        os.close(namespace)
 
 
 def _free_name(inside: Netlink, endpoint: Endpoint, taken: set[str]) -> str:
@@ -267,6 +317,10 @@ def _undo(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, 
 
 def _remove(host: Netlink, inside: Netlink, network: Network, endpoint: Endpoint, staying: set[str]) -> None:
     """Remove the interface. staying: names of the interfaces of the container's other endpoints"""
+    if network.outsourced:
+        if endpoint.driver_opts.get(SOURCE):
+            _take_out(inside, endpoint)
+        return
     if endpoint.host_interface:
         links.discard(host, endpoint.host_interface)
         return

@@ -37,6 +37,12 @@ class AskedEndpoint(TypedDict):
     DNSNames: list[str] | None
 
 
+LOCAL = ("bridge", "host", "ipvlan", "macvlan", "null")
+"""The drivers that are no plugins."""
+IPAM_DRIVERS = ("default", "null")
+"""The IPAM drivers that are no plugins."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """One entry of IPAM.Config: a subnet in CIDR form, and the range in it for addresses (empty: all of the subnet).
@@ -55,7 +61,7 @@ class Pool:
 class Network:
     """One network.
 
-    id: 64 hex digits; driver: `bridge`, `host`, `null`, `macvlan` or `ipvlan`; ipv4, ipv6: EnableIPv4, EnableIPv6
+    id: 64 hex digits; driver: one of `LOCAL`, or a plugin's name; ipv4, ipv6: EnableIPv4, EnableIPv6
     pools: IPv4's first; options, labels: as the client gave them
     device: the bridge's or parent's interface on the host; empty for `host` and `null`
     config_from: name of the configuration network that its settings come from; config_only: it is a configuration
@@ -90,6 +96,16 @@ class Network:
     def user_defined(self) -> bool:
         """Whether its containers find each other by name."""
         return not self.builtin
+
+    @property
+    def outsourced(self) -> bool:
+        """Whether its driver is a plugin."""
+        return self.driver not in LOCAL
+
+    @property
+    def addressed(self) -> bool:
+        """Whether the daemon itself gives out its addresses."""
+        return self.ipam_driver in IPAM_DRIVERS
 
     @property
     def wired(self) -> bool:
@@ -156,6 +172,10 @@ class Endpoint:
     ports: tuple[Published, ...] = ()
     link_local: tuple[str, ...] = ()
 
+
+SOURCE, ROUTES = "engine.source", "engine.routes"
+"""In the `driver_opts` of an endpoint whose driver is a plugin: the interface's name on the host, and its static routes
+as JSON, a subnet and the next hop or an empty text each."""
 
 Pair = tuple[Network, Endpoint]
 """An endpoint and the network that it is in."""

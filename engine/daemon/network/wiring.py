@@ -45,7 +45,7 @@ class Wiring:
         True when this daemon sees the device for the first time, or has just made it (again). Raises SystemFailure,
         Invalid in docker's words, and what `opened` raises. After an error the next call does all of it again.
         """
-        if not network.wired:
+        if not network.wired or network.outsourced:
             return False
         with self._guard(network):
             if network.id in self._known and devices.stands(network):
@@ -80,7 +80,7 @@ class Wiring:
 
         Raises SystemFailure.
         """
-        if not network.wired:
+        if not network.wired or network.outsourced:
             return
         with self._guard(network):
             self._known.discard(network.id)

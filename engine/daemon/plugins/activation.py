@@ -5,10 +5,11 @@ called. Two threads may activate a plugin at once, which does no harm.
 """
 
 import os
+import time
 
 from engine.daemon import locks
 from engine.dataclass import dataclass
-from engine.errors import EngineError, SystemFailure
+from engine.errors import EngineError, NotFound, SystemFailure
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded by the first request that needs a plugin
@@ -19,11 +20,12 @@ else:
     call = late("engine.plugins.call")
     discovery = late("engine.plugins.discovery")
 
-VOLUMES, AUTHORIZATION, LOGS = "VolumeDriver", "authz", "LogDriver"
+VOLUMES, AUTHORIZATION, LOGS, NETWORKS, IPAM = "VolumeDriver", "authz", "LogDriver", "NetworkDriver", "IpamDriver"
 """What a plugin may implement, of that which this engine asks plugins for."""
 SECONDS = 60.0
 """How long a call may take that does not say otherwise."""
 _ACTIVATION_SECONDS = 30.0
+_SOUGHT_SECONDS = 5.0
 _PATIENCE = 30.0  # for a plugin that is there and does not answer
 
 
@@ -35,9 +37,15 @@ class Plugin:
     address: "Address"
     implements: tuple[str, ...]
 
-    def call(self, method: str, arguments: "Object | None" = None, seconds: float = SECONDS) -> "Object":
+    def call(
+        self,
+        method: str,
+        arguments: "Object | None" = None,
+        seconds: float = SECONDS,
+        patience: float | None = None,
+    ) -> "Object":
         """What a method answers, see `call.call`."""
-        return call.call(self.address, method, arguments, seconds)
+        return call.call(self.address, method, arguments, seconds, _PATIENCE if patience is None else patience)
 
 
 class Plugins:
@@ -55,10 +63,11 @@ class Plugins:
     def get(self, name: str, kind: str, patience: float = _PATIENCE) -> Plugin:
         """The plugin of this name, which implements `kind`.
 
-        patience: how long one is waited for that is there and does not answer
+        patience: how long one is waited for that is there and does not answer. One that is not there is looked for
+            again for some seconds at most, unless no plugin can be there at all.
         Raises NotFound in dockerd's words, SystemFailure where it cannot be activated or implements something else.
         """
-        address = discovery.find(self._directories, name)
+        address = self._found(name, min(patience, _SOUGHT_SECONDS))
         with self._lock:
             plugin = self._activated.get(name)
         if plugin is None or plugin.address != address:
@@ -71,6 +80,17 @@ class Plugins:
                 f' plugin="{name}", requested implementation="{kind}"'
             )
         return plugin
+
+    def _found(self, name: str, seconds: float) -> "Address":
+        end, wait = time.monotonic() + seconds, 0.1
+        while True:
+            try:
+                return discovery.find(self._directories, name)
+            except NotFound:
+                if time.monotonic() + wait > end or not self.possible():
+                    raise
+            time.sleep(wait)
+            wait *= 2
 
     def all(self, kind: str) -> list[Plugin]:
         """Those that implement `kind`, of all that are there and can be activated now."""

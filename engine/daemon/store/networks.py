@@ -67,6 +67,38 @@ def delete_network(connection: sqlite3.Connection, network_id: str) -> None:
     connection.execute("DELETE FROM networks WHERE id = ?", (network_id,))
 
 
+_POOL_IDS = """CREATE TABLE IF NOT EXISTS pool_ids (
+    network TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (network, number)) WITHOUT ROWID"""
+# Made with the first network of an IPAM driver that is a plugin, and so not a part of SCHEMA.
+
+
+def save_pool_ids(connection: sqlite3.Connection, network_id: str, ids: Iterable[str]) -> None:
+    """Write what an IPAM plugin calls the pools of a network, in the order of these."""
+    connection.execute(_POOL_IDS)
+    connection.executemany(
+        "REPLACE INTO pool_ids (network, number, id) VALUES (?, ?, ?)",
+        [(network_id, number, each) for number, each in enumerate(ids)],
+    )
+
+
+def load_pool_ids(connection: sqlite3.Connection, network_id: str) -> list[str]:
+    """What an IPAM plugin calls the pools of a network."""
+    connection.execute(_POOL_IDS)
+    return [
+        each
+        for (each,) in connection.execute("SELECT id FROM pool_ids WHERE network = ? ORDER BY number", (network_id,))
+    ]
+
+
+def delete_pool_ids(connection: sqlite3.Connection, network_id: str) -> None:
+    """Delete the names of a network's pools."""
+    connection.execute(_POOL_IDS)
+    connection.execute("DELETE FROM pool_ids WHERE network = ?", (network_id,))
+
+
 def has_endpoints(connection: sqlite3.Connection) -> bool:
     """Whether there is a row of any endpoint."""
     return connection.execute("SELECT 1 FROM endpoints LIMIT 1").fetchone() is not None

@@ -116,15 +116,19 @@ def addresses(netlink: Netlink) -> list[Address]:
     return found
 
 
-def route(link: int, gateway: str = "", *, ipv6: bool = False, replaces: bool = True) -> Request:
-    """Make a default route: to a gateway, or without one simply out of a link.
+def route(
+    link: int, gateway: str = "", *, ipv6: bool = False, replaces: bool = True, subnet: tuple[str, int] = ("", 0)
+) -> Request:
+    """Make a default route, or that to a subnet: to a gateway, or without one simply out of a link.
 
-    replaces: an existing default route; if not, the kernel refuses where there is one (EEXIST)
-    ipv6: the family, where no gateway tells it
+    replaces: an existing route; if not, the kernel refuses where there is one (EEXIST)
+    ipv6: the family, where no address tells it; subnet: its address and prefix length
     """
-    family = socket.AF_INET6 if ipv6 or ":" in gateway else socket.AF_INET
+    family = socket.AF_INET6 if ipv6 or ":" in gateway + subnet[0] else socket.AF_INET
     scope = _UNIVERSE if gateway or family == socket.AF_INET6 else _ON_LINK
-    body = _ROUTE.pack(family, 0, 0, 0, _MAIN, _BOOT, scope, _UNICAST, 0)
+    body = _ROUTE.pack(family, subnet[1], 0, 0, _MAIN, _BOOT, scope, _UNICAST, 0)
+    if subnet[0]:
+        body += message.attribute(_DESTINATION, _packed(subnet[0]))
     if gateway:
         body += message.attribute(_GATEWAY, _packed(gateway))
     flag = message.REPLACE if replaces else message.EXCLUSIVE

@@ -158,6 +158,12 @@ def change(
     return _NEWLINK, 0, _LINK.pack(0, 0, index, _UP if up else 0, flags) + body
 
 
+def move(index: int, name: str, namespace: int, mac: str = "") -> Request:
+    """Move a link that is down to the network namespace behind a descriptor, where it has this name and MAC address."""
+    body = message.text(_IFNAME, name) + message.u32(_NET_NS_FD, namespace) + _hardware(mac, 0)
+    return _NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + body
+
+
 def hairpin(index: int) -> Request:
     """Let a bridge's port send packets out again by which they came in (hairpin mode)."""
     port = message.nested(_PROTOCOL_INFO, message.u8(_PORT_HAIRPIN, 1))

@@ -98,7 +98,8 @@ def _make(
     undoing.callback(ending.give_back, engine, container, ((network, endpoint),), told=False)
     if network.wired:
         wires.bring_up(engine, network)
-        (endpoint,) = engine.wiring.plug(((network, endpoint),), run[0], others)
+        wired = engine.networks.plugged(((network, endpoint),), f"/proc/{run[1]}/ns/net")
+        (endpoint,) = engine.wiring.plug(wired, run[0], others)
         undoing.callback(engine.wiring.unplug, network, endpoint, run[0], others)
         engine.networks.update(endpoint)
     undoing.callback(keeping.keep, engine, container, container.networking)

@@ -113,6 +113,7 @@ class Start:
         engine, container = self._engine, self._container
         netns = wires.namespace(pid, pid_start)
         try:
+            wired = engine.networks.plugged(wired, f"/proc/{pid}/ns/net")
             plugged = engine.wiring.plug(wired, netns)
             self._pairs = tuple((network, endpoint) for (network, _), endpoint in zip(wired, plugged, strict=True))
             for network, endpoint in self._pairs:

@@ -41,10 +41,6 @@ class Driver(Protocol):
         """Whether an IPv4 pool, and an IPv6 pool, gets a gateway from the daemon where the client named none."""
 
 
-_DRIVERS: dict[str, Driver] = {"bridge": bridge, "host": host, "ipvlan": ipvlan, "macvlan": macvlan, "null": null}
-LOCAL = tuple(_DRIVERS)
-
-
 def find(name: str) -> Driver:
     """The driver's module. Raises NotFound for an unknown name, Forbidden for a driver of a swarm."""
     if name == "bridge":

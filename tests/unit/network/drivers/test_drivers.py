@@ -3,7 +3,7 @@
 import pytest
 
 from engine.daemon.network.drivers import bridge, choice, host, ipvlan, macvlan, null, options, parents
-from engine.daemon.network.record import Network, Pool
+from engine.daemon.network.record import LOCAL, Network, Pool
 from engine.dataclass import replace
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure
 
@@ -211,7 +211,7 @@ def test_there_is_one_network_of_the_host_and_one_of_nothing(driver: object) -> 
 
 
 def test_a_driver_is_known_or_a_plugin_that_is_not_there_or_a_swarms() -> None:
-    for name in choice.LOCAL:
+    for name in LOCAL:
         assert {"check", "device", "gateways"} <= set(vars(choice.find(name)))
     with pytest.raises(NotFound, match='plugin "nope" not found'):
         choice.find("nope")
