@@ -225,7 +225,12 @@ def test_a_container_without_networks_has_loopback_alone(daemon: Daemon, red: st
             400,
             "container cannot be connected to multiple networks with one of the networks in private",
         ),
-        ("bridge", "host", 400, "container cannot be disconnected from host network or connected to host network"),
+        (
+            "bridge",
+            "host",
+            400,
+            "cannot connect container to host network - container must be created in host network mode",
+        ),
         ("host", "red", 400, "container sharing network namespace with another container or host cannot be connected"),
         ("bridge", "nosuch", 404, "network nosuch not found"),
     ],
@@ -252,7 +257,7 @@ def test_networks_that_do_not_go_together_fail_a_start(daemon: Daemon, red: str)
 def test_the_hosts_network_cannot_be_left(daemon: Daemon) -> None:
     """Nor has it an address to show."""
     with container(daemon, **on("host")) as one:
-        text = "container cannot be disconnected from host network or connected to host network"
+        text = "cannot disconnect container from host network - container was created in host network mode"
         assert disconnect(daemon, "host", one) == (400, text)
         settings = daemon.inspect(one)["NetworkSettings"]
         assert (settings["Ports"], addresses(daemon, one)) == ({}, {"host": ""})
@@ -304,8 +309,8 @@ def test_a_network_disabled_has_none(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"IPAMConfig": {"IPv4Address": "172.17.0.9"}}, "user specified IP address is supported on user defined"),
-        ({"Aliases": ["x"]}, "network-scoped alias is supported only for containers in user defined networks"),
+        ({"IPAMConfig": {"IPv4Address": "172.17.0.9"}}, "user-specified IP address is supported on user-defined"),
+        ({"Aliases": ["x"]}, "network-scoped aliases are only supported for user-defined networks"),
         ({"MacAddress": "nonsense"}, "invalid MAC address nonsense"),
         ({"DriverOpts": {SYSCTLS: "net.ipv4.conf.eth0.log_martians=1"}}, "unrecognised network interface sysctl"),
     ],
@@ -329,8 +334,8 @@ def test_several_wrongs_are_told_at_once(daemon: Daemon) -> None:
     answer = daemon.request("POST", "/containers/create", {"Image": "busybox", **endpoints(bridge=both)})
     assert answer.message == (
         "invalid config for network bridge: invalid endpoint settings:\n"
-        "* user specified IP address is supported on user defined networks only\n"
-        "* network-scoped alias is supported only for containers in user defined networks"
+        "* user-specified IP address is supported on user-defined networks only\n"
+        "* network-scoped aliases are only supported for user-defined networks"
     )
     answer = daemon.request("POST", "/containers/create", {"Image": "busybox", **endpoints(bridge=None)})
     assert (answer.status, answer.message) == (400, "no EndpointSettings for bridge")

@@ -226,6 +226,8 @@ def test_ipv4_may_be_left_out(daemon: Daemon, network: Callable[..., str]) -> No
         ({"Name": "x", "Driver": "macvlan", "IPAM": {"Driver": "null"}}, 400, "ipv4 pool is empty"),
         ({"Name": "x", "IPAM": {"Driver": "null"}, "EnableIPv4": False, "EnableIPv6": True}, 400, "ipv6 pool is empty"),
         ({"Name": "x", "IPAM": {"Driver": "null"}, "EnableIPv4": False}, 400, "IPv4 or IPv6 must be enabled"),
+        ({"Name": "container"}, 403, 'network name "container" is reserved and cannot be created'),
+        ({"Name": "container:x"}, 403, 'network name "container:x" is reserved and cannot be created'),
         (
             {"Name": "x", "Options": {"com.docker.network.enable_ipv6": "maybe"}},
             400,

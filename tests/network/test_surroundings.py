@@ -277,7 +277,11 @@ def test_a_default_network_that_cannot_be_ends_the_start(
     """What the settings say of it may contradict the host, or itself; as with dockerd the daemon does not come up."""
     _batch(host, "addr add 10.44.0.5/24 dev lan0", "addr add fd55::5/64 dev lan0 nodad")
     one = kind(world.directory(), host, options).start(wait=False)
-    assert one.process.wait(60) == 1
+    try:
+        assert one.process.wait(patient(60)) == 1
+    finally:
+        if one.process.poll() is None:
+            one.close()
     assert f'error creating default "bridge" network: {words}' in one.log
     assert not bridges(host)
 

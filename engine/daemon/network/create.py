@@ -15,7 +15,7 @@ from engine.daemon.network.record import BUILTIN, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.dataclass import dataclass, replace
 from engine.errors import Forbidden, Invalid, NotFound
-from engine.literals import boolean
+from engine.literals import boolean, quoted
 from engine.settings.every import Settings
 
 _CONFIGURATION_ONLY = (
@@ -56,7 +56,9 @@ class AskedNetwork:
         Raises Invalid, Forbidden.
         """
         name = body.get("Name") or ""
-        if name in BUILTIN or name == "default" or name.startswith("container:"):
+        if name == "container" or name.startswith("container:"):
+            raise Forbidden(f"network name {quoted(name)} is reserved and cannot be created")
+        if name in (*BUILTIN, "default"):
             raise Forbidden(f"operation is not permitted on predefined {name} network ")
         driver = body.get("Driver") or "bridge"
         choice.check_local(driver)

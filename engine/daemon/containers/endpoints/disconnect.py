@@ -21,6 +21,8 @@ else:
 
 log = logging.getLogger(__name__)
 
+_ON_HOST = "cannot disconnect container from host network - container was created in host network mode"
+
 
 def disconnect(engine: EndpointParts, network_reference: str, container_reference: str, force: bool) -> None:
     """Disconnect the container. force: also where the network is gone. Raises docker's errors."""
@@ -56,7 +58,7 @@ def _note(engine: EndpointParts, container: Container, name: str) -> None:
 
 def _pull_out(engine: EndpointParts, container: Container, network: Network, state: State) -> None:
     if container.host_config["NetworkMode"] == "host" and network.driver == "host":
-        raise Invalid(requested.HOST_NETWORK)
+        raise Invalid(_ON_HOST)
     endpoint = next(iter(engine.networks.endpoints(network.id, container.id)), None)
     if endpoint is None:
         raise EngineError(f"container {container.id} is not connected to network {network.name}")

@@ -24,14 +24,14 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9a-f]{2}(-[0-9a-f]{2}){5}|[0
 _MULTICAST = 1
 _SHORT = 12
 
-IP_NEEDS_USER_DEFINED = "user specified IP address is supported on user defined networks only"
-ALIAS_NEEDS_USER_DEFINED = "network-scoped alias is supported only for containers in user defined networks"
+IP_NEEDS_USER_DEFINED = "user-specified IP address is supported on user-defined networks only"
+ALIAS_NEEDS_USER_DEFINED = "network-scoped aliases are only supported for user-defined networks"
 SHARES_A_NETWORK = (
     "container sharing network namespace with another container or host cannot be connected to any other network"
 )
 _WITH_NONE = "container cannot be connected to multiple networks with one of the networks in private (none) mode"
 REMOVED = "Container {} is marked for removal and cannot be connected or disconnected to the network"
-HOST_NETWORK = "container cannot be disconnected from host network or connected to host network"
+_NOT_ON_HOST = "cannot connect container to host network - container must be created in host network mode"
 
 
 def settled(engine: EndpointParts, networking: dict[str, EndpointSettings]) -> dict[str, EndpointSettings]:
@@ -116,7 +116,7 @@ def check_beside(engine: EndpointParts, container: Container, network: Network) 
     if mode.startswith("container:"):
         raise Invalid(SHARES_A_NETWORK)
     if mode != "host" and network.driver == "host":
-        raise Invalid(HOST_NETWORK)
+        raise Invalid(_NOT_ON_HOST)
     for name, settings in container.networking.items():
         other = find(engine, settings["NetworkID"] or name)
         if other is None or other.id == network.id:

@@ -103,7 +103,7 @@ def test_a_container_is_called_by_its_name_its_aliases_its_id_and_its_hostname(e
     ("mode", "network", "text"),
     [
         ("container:x", "net", requested.SHARES_A_NETWORK),
-        ("bridge", "host", requested.HOST_NETWORK),
+        ("bridge", "host", requested._NOT_ON_HOST),
         ("host", "net", requested.SHARES_A_NETWORK),
         ("none", "net", "private (none) mode"),
         ("net", "none", "private (none) mode"),
