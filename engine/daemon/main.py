@@ -229,8 +229,8 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         due = adopt.adopt_all(engine, slept) if _is_left(engine) else []
         _clean_up(engine, slept is not None)
         interrupted.finish(engine)
-        if settings.as_dockerd or _names_default_network(settings):
-            wires.begin(engine)
+        if settings.as_dockerd or (slept is None and _names_default_network(settings)):
+            wires.begin(engine, required=slept is None)
         server = Servers(engine)
         threading.Thread(target=engine.monitors.watch, name="links", daemon=True).start()
         if not settings.live_restore and slept is None:

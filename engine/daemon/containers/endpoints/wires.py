@@ -93,17 +93,23 @@ def bring_up(engine: EndpointParts, network: Network) -> None:
             _bring_up_default(engine)
 
 
-def begin(engine: EndpointParts) -> None:
+def begin(engine: EndpointParts, *, required: bool) -> None:
     """At the daemon's start: raise the error of a default network that cannot be as the settings have it.
 
-    A daemon of dockerd's name has the devices of all its networks from here on.
+    A daemon of dockerd's name has the devices of all its networks from here on. required: False for one that wakes up,
+    which logs the error
     """
     early = engine.settings.as_dockerd
-    if engine.networks.has_default:
-        with Worded('error creating default "bridge" network: '):
-            network = engine.networks.begin() if early else engine.networks.find(DEFAULT)
-            if early:
-                bring_up(engine, network)
+    try:
+        if engine.networks.has_default:
+            with Worded('error creating default "bridge" network: '):
+                network = engine.networks.begin() if early else engine.networks.find(DEFAULT)
+                if early:
+                    bring_up(engine, network)
+    except EngineError as error:
+        if required:
+            raise
+        log.error("%s", error)
     for network in engine.networks.all() if early else ():
         if not engine.wiring.knows(network):
             try:
