@@ -232,7 +232,6 @@ def test_a_container_without_networks_has_loopback_alone(daemon: Daemon, red: st
             "cannot connect container to host network - container must be created in host network mode",
         ),
         ("host", "red", 400, "container sharing network namespace with another container or host cannot be connected"),
-        ("bridge", "nosuch", 404, "network nosuch not found"),
     ],
 )
 def test_networks_that_do_not_go_together_are_refused(
@@ -345,12 +344,38 @@ def test_who_is_not_there_cannot_be_connected(daemon: Daemon, red: str) -> None:
     """Neither the container nor the network, in docker's words."""
     assert connect(daemon, "red", "nosuch") == disconnect(daemon, "red", "nosuch") == (404, "No such container: nosuch")
     assert connect(daemon, "red", "") == (400, 'invalid name or ID supplied: ""')
+    assert disconnect(daemon, "red", "") == (400, 'invalid name or ID supplied: ""')
     assert disconnect(daemon, "red", "nosuch", force=True) == (404, "endpoint nosuch not found")
     with container(daemon) as one:
+        assert connect(daemon, "nosuch", one) == (404, "network nosuch not found")
         assert disconnect(daemon, "nosuch", one) == (404, "network nosuch not found")
         identifier = daemon.inspect(one)["Id"]
         text = f"container {identifier} is not connected to the network nosuch"
         assert disconnect(daemon, "nosuch", one, force=True) == (500, text)
+
+
+def test_a_container_that_does_not_run_is_connected_to_what_is_to_come(daemon: Daemon, red: str) -> None:
+    """As where create names a network that does not exist yet."""
+    with container(daemon, begin=False, **on("red")) as one:
+        assert connect(daemon, "to-come", one, Aliases=["x"]) == (200, "")
+        assert outcome(daemon, f"/containers/{one}/start")[1].endswith("network to-come not found")
+        with networks(daemon, **{"to-come": subnet("10.210.11.0/24")}):
+            assert daemon.request("POST", f"/containers/{one}/start").status == 204
+            assert set(addresses(daemon, one)) == {"red", "to-come"} and one in members(daemon, "to-come")
+            assert disconnect(daemon, "to-come", one) == (200, "")
+
+
+def test_a_configuration_has_no_members(daemon: Daemon, red: str) -> None:
+    """In docker's words: at once for a container that runs, at its start for another."""
+    text = "cannot create endpoint on configuration-only network"
+    with networks(daemon, lent={"ConfigOnly": True}), container(daemon, **on("red")) as one:
+        assert connect(daemon, "lent", one) == (403, text)
+        with container(daemon, begin=False, **on("red")) as two:
+            assert connect(daemon, "lent", two) == (200, "")
+            assert outcome(daemon, f"/containers/{two}/start") == (
+                403,
+                f"failed to set up container networking: {text}",
+            )
 
 
 def test_the_list_finds_containers_by_their_networks(daemon: Daemon, red: str, blue: str) -> None:

@@ -165,18 +165,29 @@ def test_what_cannot_be_linked_to_is_refused(daemon: Daemon, green: str) -> None
     assert create("") == (400, "empty string specified for links")
     with container(daemon, **on("host")) as one:
         assert create(one)[1].startswith("conflicting options: host type networking can't be used with links")
-    begun = "failed to set up container networking: "
     with (
         container(daemon, begin=False) as one,
         container(daemon, begin=False, **on("bridge", Links=[f"{one}:db"])) as two,
     ):
-        text = f"{begun}Cannot link to a non running container: /{one} AS /{two}/db"
+        text = f"Cannot link to a non running container: /{one} AS /{two}/db"
         assert outcome(daemon, f"/containers/{two}/start") == (500, text)
         assert members(daemon, "bridge").isdisjoint({one, two})
     with container(daemon, **on("green")) as one:
         with container(daemon, begin=False, **on("bridge", Links=[f"{one}:db"])) as two:
-            text = f"{begun}Cannot link to /{one}, as it does not belong to the default network"
+            text = f"container {daemon.inspect(one)['Id']} not attached to default bridge network"
             assert outcome(daemon, f"/containers/{two}/start") == (500, text)
+
+
+def test_a_link_in_the_default_network_is_warned_of(daemon: Daemon, green: str) -> None:
+    """In dockerd's words, at create."""
+    with container(daemon) as one, container(daemon, **on("green")) as two:
+        for mode, to, warned in (("default", one, True), ("bridge", one, True), ("green", two, False)):
+            body = {"Image": "busybox", **on(mode, Links=[f"{to}:db"])}
+            made = daemon.request("POST", "/containers/create", body).json()
+            daemon.remove(made["Id"])
+            assert (
+                any(each.startswith("Links on the default bridge network are") for each in made["Warnings"]) is warned
+            )
 
 
 def test_a_link_in_a_user_defined_network_is_a_name_for_one_container(daemon: Daemon, green: str) -> None:

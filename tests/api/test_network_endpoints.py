@@ -280,6 +280,16 @@ def test_scope_and_verbose_of_an_inspect(daemon: Daemon, network: Callable[..., 
     assert (answer.status, answer.message) == (400, wanted)
 
 
+def test_a_scope_is_a_word_of_the_clients(daemon: Daemon, network: Callable[..., str]) -> None:
+    """As in dockerd all but that of a swarm; and what has no addresses has a status without subnets."""
+    network("wordy", Scope="mine")
+    assert daemon.request("GET", "/networks/wordy").json()["Scope"] == "mine"
+    assert filtered(daemon, scope=["mine"]) == {"wordy"}
+    assert refusal(daemon, {"Name": "x", "Scope": "swarm"})[0] == 403
+    assert daemon.request("GET", "/networks/host").json()["Status"] == {"IPAM": {}}
+    assert "Status" not in daemon.request("GET", "/v1.51/networks/host").json()
+
+
 def test_the_filters_of_the_list(daemon: Daemon, network: Callable[..., str]) -> None:
     """Each of them, alone and together."""
     one = network("filter-one", Labels={"a": "1", "b": "2"})
@@ -303,8 +313,12 @@ def test_the_filters_of_the_list(daemon: Daemon, network: Callable[..., str]) ->
     ("filters", "text"),
     [
         ({"nope": ["x"]}, "invalid filter 'nope'"),
-        ({"dangling": ["perhaps"]}, "invalid filter 'dangling=[perhaps]'"),
-        ({"type": ["perhaps"]}, "invalid filter: 'type'='perhaps'"),
+        (
+            {"dangling": ["perhaps"]},
+            """invalid value for filter 'dangling': must be "true" (or "1"), or "false" (or "0")""",
+        ),
+        ({"dangling": ["true", "false"]}, 'got more than one value for filter key "dangling"'),
+        ({"type": ["perhaps"]}, "invalid value for filter 'type': must be 'builtin' or 'custom'"),
     ],
 )
 def test_a_filter_that_is_none_is_refused(daemon: Daemon, filters: dict, text: str) -> None:

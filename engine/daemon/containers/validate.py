@@ -33,6 +33,10 @@ _RESTART_POLICIES = ("no", "always", "on-failure", "unless-stopped")
 _NO_QUOTA = (
     "The storage driver does not limit the size of a container's files. The size of --storage-opt is only shown."
 )
+_LINKS_GO = (
+    "Links on the default bridge network are deprecated and will be removed in a future release."
+    " Use a custom network instead."
+)
 _NO_LINKS = "can't be used with links. This would result in undefined behavior"
 
 # (key, the modes that are plain words, whether it may be container:NAME, the text of dockerd's error)
@@ -60,6 +64,8 @@ def check(config: Config, host_config: HostConfig, runtimes: Iterable[str] = ())
     _check_network_mode(config, host_config)
     if host_config["NetworkMode"] == "host" and host_config["PortBindings"]:
         warnings.append("Published ports are discarded when using host network mode")
+    if host_config["NetworkMode"] in ("default", "bridge") and host_config["Links"]:
+        warnings.append(_LINKS_GO)
     if host_config["StorageOpt"]:
         _check_storage(host_config["StorageOpt"])
         warnings.append(_NO_QUOTA)
@@ -220,7 +226,7 @@ def _check_network_mode(config: Config, host_config: HostConfig) -> None:
     if not mode.startswith("container:"):
         return
     if mode == "container:":
-        raise Invalid("invalid container format container:<name|id>")
+        raise Invalid("invalid network mode: invalid container format container:<name|id>")
     ports = host_config["PortBindings"] or host_config["PublishAllPorts"]
     for given, text in (
         (config["Hostname"], "hostname and the network mode"),

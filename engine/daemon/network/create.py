@@ -126,6 +126,7 @@ def make(
         name=asked.name,
         driver=asked.driver,
         created_ns=time.time_ns(),
+        scope=asked.scope or "local",
         ipv4=asked.ipv4,
         ipv6=asked.ipv6,
         internal=asked.internal,
@@ -184,8 +185,6 @@ def _check_scope(asked: AskedNetwork) -> None:
         raise Forbidden("Ingress network can only be global scope network")
     if asked.scope == "swarm":
         raise Forbidden("cannot create a swarm scoped network when swarm is not active")
-    if asked.scope not in ("", "local"):
-        raise Invalid(f"invalid scope {asked.scope}: networks of this engine have the scope local")
 
 
 def _configured(network: Network, known: Iterable[Network]) -> Network:

@@ -42,16 +42,17 @@ def _all(filters: Mapping[str, Values], known: Mapping[str, Callable[[Values], M
 
 
 def _dangling(values: Values, in_use: Callable[[Network], bool]) -> Match:
-    if len(values) > 1 or values[0].lower() not in _BOOLEANS:
-        raise Invalid(f"invalid filter 'dangling=[{' '.join(values)}]'")
-    wanted = _BOOLEANS[values[0].lower()]
+    if len(values) > 1:
+        raise Invalid('got more than one value for filter key "dangling"')
+    if values[0] not in _BOOLEANS:
+        raise Invalid("""invalid value for filter 'dangling': must be "true" (or "1"), or "false" (or "0")""")
+    wanted = _BOOLEANS[values[0]]
     return lambda network: (not network.builtin and not in_use(network)) is wanted
 
 
 def _type(values: Values) -> Match:
-    for value in values:
-        if value not in _TYPES:
-            raise Invalid(f"invalid filter: 'type'='{value}'")
+    if not set(values) <= _TYPES.keys():
+        raise Invalid("invalid value for filter 'type': must be 'builtin' or 'custom'")
     return lambda network: network.builtin in {_TYPES[value] for value in values}
 
 
@@ -79,11 +80,8 @@ def _without_labels(values: Values) -> Match:
 
 def _until(values: Values) -> Match:
     if len(values) > 1:
-        raise Invalid("more than one until filter specified")
-    try:
-        until_ns = moments.parse(values[0], time.time_ns())
-    except Invalid as error:
-        raise Invalid(f"invalid value for 'until' filter: {error}") from error
+        raise Invalid("invalid filter: 'until' cannot be specified more than once")
+    until_ns = moments.parse(values[0], time.time_ns())
     return lambda network: network.created_ns <= until_ns
 
 

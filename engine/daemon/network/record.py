@@ -188,7 +188,9 @@ Run = tuple[Sequence[Pair], int, int, AskedDns, Links]
 
 DEFAULT = "bridge"
 """The name of the network that a container is in when nobody says another."""
-BUILTIN = (DEFAULT, "host", "none")
+NONE = "none"
+"""The name of the network of containers that have their loopback alone."""
+BUILTIN = (DEFAULT, "host", NONE)
 
 
 def has_resolver(pairs: Iterable[Pair]) -> bool:

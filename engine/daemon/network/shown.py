@@ -13,10 +13,13 @@ from engine.daemon.network.record import Endpoint, Network, Pool
 def inspect(
     network: Network,
     endpoints: Iterable[Endpoint],
-    status: Mapping[str, Mapping[str, int]],
+    status: Mapping[str, Mapping[str, int]] | None,
     name_of: Callable[[str], str],
 ) -> dict[str, Any]:
-    """A NetworkInspect of the API. status: subnet → SubnetStatus; name_of: id of a container → its name."""
+    """A NetworkInspect of the API.
+
+    status: subnet → SubnetStatus, None in a list; name_of: id of a container → its name
+    """
     shown: dict[str, Any] = {
         "Name": network.name,
         "Id": network.id,
@@ -48,8 +51,8 @@ def inspect(
             for endpoint in endpoints
         },
     }
-    if status:
-        shown["Status"] = {"IPAM": {"Subnets": dict(status)}}
+    if status is not None:
+        shown["Status"] = {"IPAM": {"Subnets": dict(status)} if status else {}}
     return shown
 
 

@@ -26,7 +26,7 @@ _FALSE = ("", "0", "f", "F", "FALSE", "false", "False")
 def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /networks: list networks."""
     chosen = filters.listed(request.query.filters(), lambda network: bool(engine.networks.endpoints(network.id)))
-    found = (_inspected(engine, network, {}) for network in engine.networks.all() if chosen(network))
+    found = (_inspected(engine, network, None) for network in engine.networks.all() if chosen(network))
     return Json([versions.listed_network(request.version, each) for each in found])
 
 
@@ -43,7 +43,7 @@ def inspect(engine: DaemonParts, request: Request) -> Response:
     return Json(versions.network(request.version, _inspected(engine, network, engine.networks.status(network))))
 
 
-def _inspected(engine: DaemonParts, network: Network, status: Object) -> Object:
+def _inspected(engine: DaemonParts, network: Network, status: Object | None) -> Object:
     def name_of(container_id: str) -> str:
         try:
             return engine.containers.find(container_id).name

@@ -15,7 +15,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.network.record import Network, has_resolver
 from engine.daemon.parts import EndpointParts
-from engine.errors import Conflict, Forbidden, Invalid, SystemFailure
+from engine.errors import Conflict, Forbidden, Invalid, NotFound, SystemFailure
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded for containers of other runtimes
@@ -40,8 +40,13 @@ def connect(engine: EndpointParts, network_reference: str, container_reference: 
         state = container.settled()
         if container.removed or state.status in ("removing", "dead"):
             raise Conflict(requested.REMOVED.format(container.id))
-        network = engine.networks.find(network_reference)
-        requested.check(network, network.name, wanted)
+        network = requested.find(engine, network_reference)
+        if network is None and state.alive:
+            raise NotFound(f"network {network_reference} not found")
+        requested.check(network, network.name if network else network_reference, wanted)
+        if network is None:  # it may be there by the next start, as that of a create
+            keeping.keep(engine, container, {**container.networking, network_reference: wanted}, durable=True)
+            return
         requested.check_beside(engine, container, network)
         wanted = {**wanted, "NetworkID": network.id}
         if state.alive:

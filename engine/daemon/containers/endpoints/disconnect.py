@@ -26,6 +26,8 @@ _ON_HOST = "cannot disconnect container from host network - container was create
 
 def disconnect(engine: EndpointParts, network_reference: str, container_reference: str, force: bool) -> None:
     """Disconnect the container. force: also where the network is gone. Raises docker's errors."""
+    if not container_reference and not force:
+        raise Invalid('invalid name or ID supplied: ""')
     try:
         container = engine.containers.find(container_reference)
     except NotFound:

@@ -130,7 +130,7 @@ def linked(engine: EndpointParts, container: Container) -> list[tuple[str, Conta
         if not other.snapshot().alive:
             raise EngineError(f"Cannot link to a non running container: /{other.name} AS /{container.name}/{alias}")
         if other.id not in there:
-            raise EngineError(f"Cannot link to /{other.name}, as it does not belong to the default network")
+            raise EngineError(f"container {other.id} not attached to default bridge network")
     return found
 
 

@@ -8,7 +8,7 @@ import re
 
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import EndpointSettings
-from engine.daemon.network.record import BUILTIN, IPAMConfig, Network
+from engine.daemon.network.record import BUILTIN, NONE, IPAMConfig, Network
 from engine.daemon.parts import EndpointParts
 from engine.errors import Invalid, NotFound
 from engine.late import TYPE_CHECKING, late
@@ -123,7 +123,7 @@ def check_beside(engine: EndpointParts, container: Container, network: Network) 
             continue
         if "host" in (other.driver, network.driver):
             raise Invalid(SHARES_A_NETWORK)
-        if "null" in (other.driver, network.driver):
+        if NONE in (other.name, network.name):
             raise Invalid(_WITH_NONE)
 
 

@@ -47,7 +47,10 @@ class Start:
             # container is in its network already.
             self._engine.networks.leave(self._engine.networks.endpoints(container_id=container.id))
             self._join()
-            self._write()
+        if container.host_config["Links"] and any(network.name == DEFAULT for network, _ in self._pairs):
+            self._linked = legacylinks.linked(self._engine, container)  # of its own words, as with dockerd
+        with wires.Worded(_FAILED):
+            etc.write(self._engine, container, self._pairs, legacylinks.lines(self._linked) if self._linked else "")
             for network, _ in self._pairs:
                 wires.bring_up(self._engine, network)
             self._publish()
@@ -90,14 +93,6 @@ class Start:
         found |= {name: each for name, each in self._container.networking.items() if name not in networks}
         if found != self._container.networking:
             keep(self._engine, self._container, found)
-
-    def _write(self) -> None:
-        engine, container = self._engine, self._container
-        lines = ""
-        if container.host_config["Links"] and any(network.name == DEFAULT for network, _ in self._pairs):
-            self._linked = legacylinks.linked(engine, container)
-            lines = legacylinks.lines(self._linked)
-        etc.write(engine, container, self._pairs, lines)
 
     def plug(self, pid: int, pid_start: int) -> None:
         """Connect the namespace of process 1. Raises docker's errors."""
