@@ -25,7 +25,7 @@ import _muxer
 HERE = Path(__file__).resolve().parent
 PARTS = {
     "log": (
-        *("format", "room", "lasting", "text", "jsonwriter", "writer"),
+        *("format", "room", "lasting", "order", "text", "jsonwriter", "writer"),
         *("segment", "sink", "lines", "seek", "waiting", "together", "reader", "jsonlines", "jsonreader"),
     ),
     "pump": ("client", "flow", "pump", "waiters"),

@@ -29,11 +29,12 @@ struct mux_log {
     uint8_t json;        /* 0: a log of the engine's own form; 1: a log of JSON lines */
     uint8_t compress;    /* JSON: each rotation is reported (MUX_ROTATED), and makes the log busy */
     uint8_t busy;        /* JSON, enum mux_busy: it is not rotated again until the caller sets MUX_IDLE */
+    uint8_t late;        /* the last time written was before last_ns, and the present file is marked so */
     uint64_t max_size;   /* bytes that a segment may have, 0 for any */
     uint64_t limit;      /* bytes at which the present segment is full, 0 for never */
     uint64_t position;   /* bytes of frames, or of JSON, written */
     uint64_t records;    /* records written */
-    uint64_t last_ns;    /* the latest time written */
+    uint64_t last_ns;    /* the latest time ever written */
     char name[96];       /* JSON: the file's name in the directory */
 };
 
@@ -122,7 +123,7 @@ struct mux_lines;
 enum mux_lines_end {
     MUX_LINES_READ = 0,  /* nothing more is to be read now */
     MUX_LINES_OTHER = 1, /* a line that the caller judges: see mux_lines_other */
-    MUX_LINES_PAST = 2,  /* no later line can be wanted */
+    MUX_LINES_PAST = 2,  /* a line behind last_ns, and so are all others of the file */
     MUX_LINES_LOOK = 3,  /* there may be another file, or the log has ended */
     MUX_LINES_LEFT = 4,  /* the client has left */
     MUX_LINES_TOGETHER = 5 /* another reads for this client: call mux_lines_together */
@@ -152,6 +153,9 @@ int mux_lines_put(struct mux_lines *lines, int stream, uint64_t time_ns, const u
 int mux_lines_learn(struct mux_lines *lines, const uint8_t *attributes, size_t size, const uint8_t *prefix,
                     size_t prefix_size);
 
+/* sifts: from now on lines behind last_ns are only left out, because earlier ones may come behind them. */
+void mux_lines_sift(struct mux_lines *lines, int sifts);
+
 /* Sends what waits, and with `finish` the end of the HTTP body. 0 or a negative errno. */
 int mux_lines_flush(struct mux_lines *lines, int finish);
 
@@ -163,9 +167,6 @@ int mux_lines_wait(struct mux_lines *lines, int fd, uint64_t *offset, const char
 /* After MUX_LINES_TOGETHER, and when the directory is not watched any more: waits until this client has to be sent what
  * comes by itself again. MUX_LINES_LOOK, MUX_LINES_LEFT or a negative errno. */
 int mux_lines_together(struct mux_lines *lines, uint64_t *offset, int ended_fd);
-
-/* The latest time in a line that was read, 0 for none. */
-uint64_t mux_lines_time(const struct mux_lines *lines);
 
 /* What the launcher of a monitor tells the keeper. Its descriptors, in this order: link, [pidfd], [listener, the exec
  * directory], [the mount namespace], [log, index, log directory], [stdin], [stdout], [stderr]. An exec is handed over

@@ -45,7 +45,7 @@ void record_pack(uint8_t *to, const struct record *record) {
 
 bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record) {
     record->offset = get_little(from, 8);
-    record->time_ns = record_time(from);
+    record->time_ns = get_little(from + 8, 8);
     record->length = (uint32_t)get_little(from + 16, 4);
     record->stream = from[20];
     record->open_lines = from[21];
@@ -56,13 +56,15 @@ bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record
     return size <= log_size && record->offset <= log_size - size;
 }
 
-uint64_t record_time(const uint8_t *from) { return get_little(from + 8, 8); }
-
-void index_header_pack(uint8_t *to, uint32_t number) {
+void index_header_pack(uint8_t *to, uint32_t number, uint64_t order) {
     memcpy(to, MAGIC, sizeof MAGIC);
     put_little(to + 8, number, 8);
-    put_little(to + 16, 0, 8);
+    order_pack(to + ORDER_PLACE, order);
 }
+
+void order_pack(uint8_t *to, uint64_t order) { put_little(to, order, ORDER_SIZE); }
+
+uint64_t index_order(const uint8_t *header) { return get_little(header + ORDER_PLACE, ORDER_SIZE); }
 
 bool index_is_ours(const uint8_t *header) { return memcmp(header, MAGIC, sizeof MAGIC) == 0; }
 

@@ -10,6 +10,8 @@
 #define FRAME_SIZE 8u
 #define RECORD_SIZE 24u
 #define INDEX_HEADER_SIZE 24u
+#define ORDER_PLACE 16u /* of the order mark in that header */
+#define ORDER_SIZE 8u
 #define LARGEST_CHUNK 65536u
 #define LARGEST_FRAME (FRAME_SIZE + LARGEST_CHUNK)
 #define LINE_LIMIT 16384u
@@ -34,11 +36,12 @@ bool frame_unpack(const uint8_t *from, unsigned *stream, uint32_t *length);
 /* An index record, little-endian. Unpacking tells whether it can be right for a log file of log_size bytes. */
 void record_pack(uint8_t *to, const struct record *record);
 bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record);
-uint64_t record_time(const uint8_t *from);
 
-/* The INDEX_HEADER_SIZE bytes before the records of segment `number`; and whether these bytes begin an index of this
- * version. */
-void index_header_pack(uint8_t *to, uint32_t number);
+/* The INDEX_HEADER_SIZE bytes before the records of segment `number`, and the order mark (log/order.h) among them; and
+ * whether these bytes begin an index of this version. */
+void index_header_pack(uint8_t *to, uint32_t number, uint64_t order);
+void order_pack(uint8_t *to, uint64_t order);
+uint64_t index_order(const uint8_t *header);
 bool index_is_ours(const uint8_t *header);
 
 /* The names of a segment's files; to has room for NAME_SIZE bytes. */

@@ -26,7 +26,7 @@ struct mux_lines {
     size_t prefix_size;
     const uint8_t *other;
     size_t other_size;
-    uint64_t time_ns; /* the latest one read */
+    bool sifts;       /* see mux_lines_sift */
     bool stamped;     /* stamp_bytes is the text of stamp_ns */
     uint64_t stamp_ns;
     uint8_t stamp_bytes[STAMP_SIZE];
@@ -81,7 +81,8 @@ int mux_lines_learn(struct mux_lines *lines, const uint8_t *attributes, size_t s
 }
 
 static bool wanted(const struct mux_lines *lines, unsigned stream, uint64_t time_ns) {
-    return (stream == 1 ? lines->query.want_stdout : lines->query.want_stderr) && time_ns >= lines->query.first_ns;
+    return (stream == 1 ? lines->query.want_stdout : lines->query.want_stderr) && time_ns >= lines->query.first_ns &&
+           time_ns <= lines->query.last_ns;
 }
 
 static uint8_t *put_stamp(struct mux_lines *lines, uint8_t *to, uint64_t time_ns) {
@@ -108,8 +109,7 @@ static int take(struct mux_lines *lines, const uint8_t *line, const uint8_t *end
         lines->other_size = size;
         return MUX_LINES_OTHER;
     }
-    lines->time_ns = message.time_ns;
-    if (message.time_ns > lines->query.last_ns) return MUX_LINES_PAST;
+    if (message.time_ns > lines->query.last_ns && !lines->sifts) return MUX_LINES_PAST;
     if (!wanted(lines, message.stream, message.time_ns)) return MUX_LINES_READ;
     const uint8_t *prefix = message.attributes ? lines->prefix : lines->query.prefix;
     size_t prefix_size = message.attributes ? lines->prefix_size : lines->query.prefix_size;
@@ -177,8 +177,7 @@ const uint8_t *mux_lines_other(const struct mux_lines *lines, size_t *size) {
 int mux_lines_put(struct mux_lines *lines, int stream, uint64_t time_ns, const uint8_t *prefix, size_t prefix_size,
                   const uint8_t *text, size_t size) {
     struct sink *sink = &lines->sink;
-    lines->time_ns = time_ns;
-    if (time_ns > lines->query.last_ns) return MUX_LINES_PAST;
+    if (time_ns > lines->query.last_ns && !lines->sifts) return MUX_LINES_PAST;
     if (!wanted(lines, (unsigned)stream, time_ns)) return MUX_LINES_READ;
     int failed = sink_reserve(sink, 3, FRAME_SIZE + STAMP_SIZE);
     if (failed < 0) return failed;
@@ -192,6 +191,8 @@ int mux_lines_put(struct mux_lines *lines, int stream, uint64_t time_ns, const u
     return sink_flush(sink, false); /* before the caller's bytes change */
 }
 
+void mux_lines_sift(struct mux_lines *lines, int sifts) { lines->sifts = sifts != 0; }
+
 int mux_lines_flush(struct mux_lines *lines, int finish) { return sink_flush(&lines->sink, finish != 0); }
 
 /* Whether the open file is no longer the one with this path, or has become shorter than what was read of it. *size
@@ -203,8 +204,8 @@ static bool another(int fd, uint64_t offset, const char *path, uint64_t *size) {
     return named.st_ino != opened.st_ino || named.st_dev != opened.st_dev || *size < offset;
 }
 
-static struct standing place_of(const struct mux_lines *lines, const struct stat *file, uint64_t offset) {
-    return (struct standing){{file->st_dev, file->st_ino}, {offset}, lines->time_ns};
+static struct standing place_of(const struct stat *file, uint64_t offset) {
+    return (struct standing){{file->st_dev, file->st_ino}, {offset}};
 }
 
 /* Looks for followers at the same place. */
@@ -212,7 +213,7 @@ static enum meeting meet(struct mux_lines *lines, int fd, uint64_t offset) {
     struct stat file;
     if (lines->company) return LEADS;
     if (fd < 0 || lines->window_fd >= 0 || fstat(fd, &file) < 0) return MEETS_NOBODY;
-    struct standing place = place_of(lines, &file, offset);
+    struct standing place = place_of(&file, offset);
     lines->wish = (struct wish){&lines->query, lines->known.attributes, lines->prefix, lines->known.attributes_size,
                                 lines->prefix_size};
     return together_meet(&lines->company, &lines->guest, &lines->sink, &lines->wish, &place);
@@ -232,7 +233,7 @@ static int read_together(struct mux_lines *lines, int fd, uint64_t *offset, uint
     if (!lines->company) return result; /* it was too much */
     /* A line that is the caller's is each guest's own caller's. */
     uint64_t end = result == MUX_LINES_OTHER ? *offset - lines->other_size - 1 : *offset;
-    struct standing place = place_of(lines, &file, end);
+    struct standing place = place_of(&file, end);
     if (result == MUX_LINES_READ || result == MUX_LINES_OTHER) together_send(lines->company, &lines->sink, &place);
     if (result != MUX_LINES_READ) together_part(&lines->company);
     failed = together_send_own(&lines->company, &lines->sink);
@@ -275,9 +276,6 @@ int mux_lines_together(struct mux_lines *lines, uint64_t *offset, int ended_fd) 
     struct standing place;
     int result = together_wait(&lines->guest, &lines->sink, ended_fd, &place);
     *offset = place.at[0];
-    if (place.time_ns > lines->time_ns) lines->time_ns = place.time_ns;
     if (result > 0) return MUX_LINES_LOOK;
     return result == 0 || client_has_left(-result) ? MUX_LINES_LEFT : result;
 }
-
-uint64_t mux_lines_time(const struct mux_lines *lines) { return lines->time_ns; }

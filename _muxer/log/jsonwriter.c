@@ -4,6 +4,7 @@
 #include "log/jsonwriter.h"
 
 #include "log/lasting.h"
+#include "log/order.h"
 #include "log/text.h"
 
 #include <errno.h>
@@ -115,7 +116,8 @@ static int add(struct mux_log *log, struct json *json, unsigned stream, const ui
     return failed;
 }
 
-int json_append(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *bytes, size_t size) {
+int json_append(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *bytes, size_t size,
+                uint64_t now) {
     struct unfinished *line = &json->lines[stream];
     const uint8_t *end = bytes + size;
     int failed = 0, failure;
@@ -134,7 +136,7 @@ int json_append(struct mux_log *log, struct json *json, unsigned stream, const u
         bytes += taken + (newline != NULL);
         line->size = length;
         if (!whole) break;
-        if (!line->partial) line->first_ns = log->last_ns;
+        if (!line->partial) line->first_ns = now;
         failure = add(log, json, stream, text, length, newline != NULL, line->first_ns);
         if (failed == 0) failed = failure;
         line->size = 0;
@@ -148,9 +150,8 @@ int json_end(struct mux_log *log, struct json *json, unsigned stream) {
     struct unfinished *line = &json->lines[stream];
     int failed = 0, failure;
     if (line->size > 0) {
-        uint64_t now = now_ns();
-        if (now > log->last_ns) log->last_ns = now;
-        if (!line->partial) line->first_ns = log->last_ns;
+        uint64_t now = order_clock(log);
+        if (!line->partial) line->first_ns = now;
         failed = add(log, json, stream, line->held.bytes, line->size, false, line->first_ns);
         failure = flush(log, json);
         if (failed == 0) failed = failure;
@@ -226,11 +227,13 @@ int json_rotate(struct mux_log *log) {
     int failed = 0;
     if (log->max_files < 2) {
         if (ftruncate(log->log_fd, 0) < 0) failed = -errno;
+        if (failed == 0) order_begin(log->log_fd, log->last_ns);
     } else {
         /* Made first, so that a host without room for it leaves all as it is. */
         snprintf(fresh, sizeof fresh, "%.*s.new", (int)sizeof log->name, log->name);
         int fd = openat(log->directory_fd, fresh, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
         failed = fd < 0 ? -errno : push_back(log);
+        if (failed == 0) order_begin(fd, log->last_ns);
         if (failed == 0 && renameat(log->directory_fd, fresh, log->directory_fd, log->name) < 0) failed = -errno;
         if (failed < 0 && fd >= 0) close(fd);
         if (failed == 0) {
@@ -240,7 +243,7 @@ int json_rotate(struct mux_log *log) {
         }
     }
     if (failed == 0) {
-        log->position = 0;
+        log->position = log->late = 0;
         log->limit = log->max_size;
     } else if (log_full(log)) {
         log->limit = log->position + log->max_size;

@@ -32,8 +32,9 @@ void json_leave(struct json *json);
 /* Gives back the memory of buffers in which nothing is kept. */
 void json_cool(struct json *json);
 
-/* Does the same for such a log as log_append. */
-int json_append(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *bytes, size_t size);
+/* Does the same for such a log as log_append, with the time `now`. */
+int json_append(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *bytes, size_t size,
+                uint64_t now);
 
 /* Writes the stream's unfinished line, since the stream has ended, perhaps within a line. */
 int json_end(struct mux_log *log, struct json *json, unsigned stream);

@@ -1,6 +1,8 @@
 /* Tells when a log's file is full, and syncs files before a rotation: the C version of engine/logs/lasting.py. */
 #include "log/lasting.h"
 
+#include "log/format.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +17,8 @@ bool log_is_old(const struct mux_log *log, const char *name) {
     struct stat found;
     if (fstatat(log->directory_fd, name, &found, AT_SYMLINK_NOFOLLOW) < 0) return false;
     uint64_t written = (uint64_t)found.st_mtim.tv_sec * UINT64_C(1000000000) + (uint64_t)found.st_mtim.tv_nsec;
-    return written > log->last_ns || log->last_ns - written >= YOUNG_NS;
+    uint64_t now = now_ns();
+    return written > now || now - written >= YOUNG_NS;
 }
 
 int log_sync(const struct mux_log *log, const char *name) {

@@ -2,6 +2,7 @@
  *
  * It blocks its thread, holds no lock, and works whether or not the monitor still writes. */
 #include "log/lines.h"
+#include "log/order.h"
 #include "log/seek.h"
 #include "log/sink.h"
 #include "log/segment.h"
@@ -21,7 +22,7 @@
 struct reading {
     const char *directory;
     const struct mux_query *query;
-    bool following, begun, finished;
+    bool following, begun;
     int directory_fd;
     struct segment *segments; /* open; the first is being read */
     size_t segment_count, segment_room;
@@ -97,7 +98,7 @@ static int begin(struct reading *reading) {
     return -reading->view.failed;
 }
 
-/* Sends what the first segment has from `record` on; sets finished when no later line can be wanted. */
+/* Sends what the first segment has from `record` on. */
 static int read_segment(struct reading *reading) {
     struct view *view = &reading->view;
     struct record record;
@@ -106,8 +107,9 @@ static int read_segment(struct reading *reading) {
         const uint8_t *payload = view_record(view, number, &record);
         if (view->failed) return -view->failed;
         if (!payload) continue;
-        if (record.time_ns > reading->query->last_ns && !lines_owing(&reading->lines)) {
-            reading->finished = true;
+        if (record.time_ns > reading->query->last_ns && !lines_owing(&reading->lines) &&
+            !(view->segment->order & ORDER_STEPPED)) {
+            reading->record = view->segment->count; /* all others are later too */
             return 0;
         }
         const struct place *first = &reading->skip[record.stream];
@@ -151,7 +153,7 @@ static int advance(struct reading *reading, bool last, bool made) {
         bool closed = reading->segment_count > 1;
         if (reading->following) failed = look(reading);
         if (failed == 0) failed = read_segment(reading);
-        if (failed < 0 || reading->finished) return failed;
+        if (failed < 0) return failed;
         if (closed || last) failed = lines_end(&reading->lines);
         if (!closed) break;
         drop_segments(reading, 1);
@@ -206,7 +208,7 @@ static int advance_together(struct reading *reading, bool last, bool made) {
     int failed = advance(reading, last, made);
     if (reading->company && failed == 0) failed = sink_flush(&reading->sink, false);
     if (!reading->company) return failed; /* also where it was too much */
-    if (failed < 0 || reading->finished || lines_inside(&reading->lines)) {
+    if (failed < 0 || lines_inside(&reading->lines)) {
         int unsent = part(reading);
         return failed < 0 ? failed : unsent;
     }
@@ -241,7 +243,7 @@ static int follow(struct reading *reading, int ended_fd) {
         /* Checked before reading: what was written before the end was signalled is then certain to be read. */
         bool last = log_over(reading->query, ended_fd);
         going = advance_together(reading, last, made);
-        if (going < 0 || last || reading->finished) {
+        if (going < 0 || last) {
             going = going < 0 ? going : 1;
             break;
         }

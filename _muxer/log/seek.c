@@ -5,6 +5,7 @@
 #include "log/seek.h"
 
 #include "log/lines.h"
+#include "log/order.h"
 
 #include <errno.h>
 #include <string.h>
@@ -109,8 +110,14 @@ static void tail(struct view *view, struct segment *segments, size_t count, cons
     start->segment = 0;
 }
 
-/* The first segment, from `low` on, of which the last record is not older than the query; else the last segment. A
- * binary search finds it, since times never step back, and opens few of many segments. */
+/* The latest time of the segment in view and of all before it. */
+static uint64_t latest(struct view *view) {
+    uint64_t before = view->segment->order & ~ORDER_STEPPED, last = view_time(view, view->segment->count - 1);
+    return last > before ? last : before;
+}
+
+/* The first segment, from `low` on, with which the query begins; else the last segment. A binary search finds it, since
+ * the latest time so far never steps back, and opens few of many segments. */
 static size_t segment_since(struct view *view, struct segment *segments, size_t low, size_t count, uint64_t first_ns) {
     size_t high = count - 1, found = count - 1;
     while (low < high && !view->failed) {
@@ -119,7 +126,7 @@ static size_t segment_since(struct view *view, struct segment *segments, size_t 
             look(view, &segments[probe]);
             if (segments[probe].count > 0) break;
         }
-        if (probe < high && view_time(view, segments[probe].count - 1) < first_ns) {
+        if (probe < high && latest(view) < first_ns) {
             low = probe + 1;
         } else {
             if (probe < high) found = probe;
@@ -129,19 +136,21 @@ static size_t segment_since(struct view *view, struct segment *segments, size_t 
     return found;
 }
 
-/* Moves the start on to the first record that is not older than the query, by binary search. */
+/* Moves the start on to the first record that is not older than the query, by binary search; in a segment where times
+ * have stepped back, to its beginning. */
 static void since(struct view *view, struct segment *segments, size_t count, const struct mux_query *query,
                   struct start *start) {
     if (start->segment >= count) return;
     size_t place = segment_since(view, segments, start->segment, count, query->first_ns);
     look(view, &segments[place]);
-    uint64_t low = 0, high = segments[place].count;
+    uint64_t low = 0, high = segments[place].order & ORDER_STEPPED ? 0 : segments[place].count;
     while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (view_time(view, middle) < query->first_ns)
+        uint64_t middle = low + (high - low) / 2, probe = middle;
+        while (probe > low && view_time(view, probe) == 0) probe--; /* past damaged ones */
+        if (view_time(view, probe) < query->first_ns)
             low = middle + 1;
         else
-            high = middle;
+            high = probe;
     }
     if (place == start->segment && low <= start->record) return;
     if (place != start->segment) memset(start->skip, 0, sizeof start->skip);

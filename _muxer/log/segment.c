@@ -46,6 +46,7 @@ int segment_refresh(struct segment *segment) {
     bool ours = got == sizeof header && index_is_ours(header) && index.st_size > (off_t)sizeof header;
     segment->count = ours ? ((uint64_t)index.st_size - sizeof header) / RECORD_SIZE : 0;
     segment->size = (uint64_t)log.st_size;
+    segment->order = ours ? index_order(header) : 0;
     return 0;
 }
 
@@ -101,6 +102,7 @@ const uint8_t *view_record(struct view *view, uint64_t number, struct record *re
 }
 
 uint64_t view_time(struct view *view, uint64_t number) {
+    struct record record;
     const uint8_t *raw = raw_record(view, number);
-    return raw ? record_time(raw) : 0;
+    return raw && record_unpack(raw, view->segment->size, &record) ? record.time_ns : 0;
 }

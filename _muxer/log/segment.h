@@ -14,6 +14,7 @@ struct segment {
     bool gone;            /* one of its files is not there: a rotation removes it, and it does not come back */
     uint64_t count; /* of records, valid or not, at the last refresh; 0 while it is not open */
     uint64_t size;  /* of the .log file, at the last refresh */
+    uint64_t order; /* its order mark (log/order.h), at the last refresh */
 };
 
 /* Makes a segment that is not open yet. */
@@ -23,7 +24,7 @@ void segment_name(struct segment *segment, int directory_fd, uint32_t number);
 int segment_open(struct segment *segment);
 void segment_close(struct segment *segment);
 
-/* Updates count and size to what was written since. */
+/* Updates count, size and order to what was written since. */
 int segment_refresh(struct segment *segment);
 
 /* Which segment is being read, and which part of its files is in memory. */
@@ -46,7 +47,7 @@ void view_look(struct view *view, const struct segment *segment);
  * when record `number`, or the frame that it points at, is not valid (or failed is set). */
 const uint8_t *view_record(struct view *view, uint64_t number, struct record *record);
 
-/* The time in record `number`, valid or not; 0 when it cannot be read. */
+/* The time in record `number`; 0 when it cannot be a right one. */
 uint64_t view_time(struct view *view, uint64_t number);
 
 #endif

@@ -134,7 +134,6 @@ static bool take_all(struct guest *guest, const struct sink *sink) {
 void together_send(struct company *company, const struct sink *sink, const struct standing *at) {
     pthread_mutex_lock(&company->lock);
     memcpy(company->at.at, at->at, sizeof at->at); /* who looks for a company reads its log without this lock */
-    company->at.time_ns = at->time_ns;
     for (struct guest **place = &company->guests; *place && sink->kept_size > 0;) {
         struct guest *guest = *place;
         if (take_all(guest, sink)) {

@@ -12,7 +12,6 @@
 struct standing {
     uint64_t log[2]; /* the device and the inode of its directory or file */
     uint64_t at[2];
-    uint64_t time_ns; /* the latest time in a line; two stand at the same place also where they know of different ones */
 };
 
 /* What two followers have to have in common, beside the place. */

@@ -3,6 +3,7 @@
 
 #include "log/jsonwriter.h"
 #include "log/lasting.h"
+#include "log/order.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,11 +12,10 @@
 
 int log_append(struct mux_log *log, struct json *json, unsigned stream, const uint8_t *frame, size_t size) {
     uint8_t bytes[RECORD_SIZE];
-    uint64_t now = now_ns();
-    if (now > log->last_ns) log->last_ns = now;
-    if (json) return json_append(log, json, stream, frame + FRAME_SIZE, size - FRAME_SIZE);
+    uint64_t now = order_clock(log);
+    if (json) return json_append(log, json, stream, frame + FRAME_SIZE, size - FRAME_SIZE, now);
     unsigned bit = LINE_BIT(stream), open = frame[size - 1] == '\n' ? log->open_lines & ~bit : log->open_lines | bit;
-    struct record record = {log->position, log->last_ns, (uint32_t)(size - FRAME_SIZE), (uint8_t)stream, (uint8_t)open};
+    struct record record = {log->position, now, (uint32_t)(size - FRAME_SIZE), (uint8_t)stream, (uint8_t)open};
     record_pack(bytes, &record);
     int failed = write_at(log->log_fd, frame, size, log->position);
     if (failed == 0)
@@ -38,7 +38,7 @@ static int begin(struct mux_log *log, uint32_t number) {
     if (log_fd < 0) return -errno;
     index_fd = openat(log->directory_fd, index, flags | O_EXCL, 0600);
     if (index_fd < 0) failed = -errno;
-    index_header_pack(header, number);
+    index_header_pack(header, number, log->last_ns);
     if (failed == 0 && (failed = write_at(index_fd, header, sizeof header, 0)) < 0)
         unlinkat(log->directory_fd, index, 0);
     if (failed < 0) {
@@ -52,7 +52,7 @@ static int begin(struct mux_log *log, uint32_t number) {
     log->index_fd = index_fd;
     log->number = number;
     log->position = log->records = 0;
-    log->open_lines = 0;
+    log->open_lines = log->late = 0;
     log->limit = log->max_size;
     return 0;
 }

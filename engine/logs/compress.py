@@ -5,11 +5,17 @@ so that a reader finds one or the other. The file that is being written is never
 """
 
 import os
+import re
 import zlib
 from io import BufferedReader
 
+from engine.logs import order
+
 _BLOCK = 1 << 18
-_HEADER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff"  # RFC 1952: deflate, an extra field, no time, no system
+# RFC 1952: deflate, an extra field and a comment, no time, no system.
+_HEADER = b"\x1f\x8b\x08\x14\0\0\0\0\0\xff"
+_COMMENT = b"inode %d written %d"
+_ORIGIN = re.compile(rb"inode (\d{1,20}) written (\d{1,20})\0")
 _TAIL = 8192  # bytes at a file's end in which its last line's time is looked for
 
 
@@ -33,8 +39,13 @@ def compress_all(directory_fd: int, name: str, most: int) -> None:
 def _compress(source: BufferedReader, directory_fd: int, to: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with open(os.open(to, flags, 0o640, dir_fd=directory_fd), "wb") as made:
+        old = os.fstat(source.fileno())
         extra = b'{"lastTime":"%b"}' % _last_time(source)  # by which dockerd passes over files that are too old
-        made.write(_HEADER + len(extra).to_bytes(2, "little") + extra)
+        comment = _COMMENT % (old.st_ino, old.st_mtime_ns)
+        made.write(_HEADER + len(extra).to_bytes(2, "little") + extra + comment + b"\0")
+        mark = order.read(source.fileno())
+        if mark is not None:
+            order.write(made.fileno(), mark, anew=True)
         deflate, check, size = zlib.compressobj(wbits=-15), 0, 0
         while block := source.read(_BLOCK):
             check, size = zlib.crc32(block, check), size + len(block)
@@ -42,6 +53,15 @@ def _compress(source: BufferedReader, directory_fd: int, to: str) -> None:
         made.write(deflate.flush() + check.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little"))
         made.flush()
         os.fdatasync(made.fileno())  # before the uncompressed file is removed
+
+
+def origin(fd: int) -> tuple[int, int] | None:
+    """(inode, time of the last write) of the file of which this one was made; None where it does not say so."""
+    head = os.pread(fd, 1024, 0)
+    if not head.startswith(_HEADER):
+        return None
+    found = _ORIGIN.match(head, len(_HEADER) + 2 + int.from_bytes(head[len(_HEADER) : len(_HEADER) + 2], "little"))
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _last_time(source: BufferedReader) -> bytes:

@@ -19,14 +19,14 @@ _INTERVAL_MS = 50
 
 def follow(
     directory: str,
-    advance: Callable[[bool], bool],
+    advance: Callable[[bool], None],
     wait: Callable[["Changes", int], bool],
     query: Query,
     ended_fd: int,
 ) -> bool:
     """Let `advance` send what is new until the log is complete or `until` is past; False when the client left first.
 
-    advance: called with True for the last time; it returns True when nothing more is wanted
+    advance: called with True for the last time
     wait: called with the changes and `ended_fd`. It sends what waits, and then waits until there may be more, as
         `Changes.wait` does
     """
@@ -35,7 +35,8 @@ def follow(
             changes.begin()
             # Checked before reading: what was written before the end was signalled is then certain to be read.
             last = bool(_ready({ended_fd: select.POLLIN}, 0)) or 0 < query.until_ns <= time.time_ns()
-            if advance(last) or last:
+            advance(last)
+            if last:
                 return True
             if not wait(changes, ended_fd):
                 return False

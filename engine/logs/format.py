@@ -28,7 +28,7 @@ RECORD = struct.Struct("<QQIBBH")
 """Offset of the frame in the .log file, time in ns since the epoch, payload length, stream, open lines, zero."""
 
 INDEX_HEADER = struct.Struct("<8sQQ")
-"""Magic with the version in its last byte, the segment's number, zero."""
+"""Magic with the version in its last byte, the segment's number, its order mark (see `engine.logs.order`)."""
 
 MAGIC = b"muxidx\x00\x01"
 
@@ -92,9 +92,9 @@ def segment_number(name: str) -> int | None:
     return number if 0 < number < 1 << 32 and index_name(number) == name else None
 
 
-def pack_index_header(number: int) -> bytes:
-    """The first 24 bytes of the index of segment `number`."""
-    return INDEX_HEADER.pack(MAGIC, number, 0)
+def pack_index_header(number: int, mark: int = 0) -> bytes:
+    """The first 24 bytes of the index of segment `number`. mark: its order mark"""
+    return INDEX_HEADER.pack(MAGIC, number, mark)
 
 
 def index_is_ours(header: bytes) -> bool:

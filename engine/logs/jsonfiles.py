@@ -1,19 +1,28 @@
 """The files of a log of JSON lines (driver `json-file`): which there are, in which order, and where a reading begins.
 
 Used by the daemon's threads and by a monitor; it writes no file. It finds what is new in a log by the files' inodes: a
-rotation renames files, and a compression replaces one. A place in a file is always the beginning of a line.
+rotation renames files, and a compression replaces one and names the inode in the new one. A place in a file is always
+the beginning of a line.
 """
 
+import binascii
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 
 from engine.dataclass import dataclass
-from engine.logs import format
+from engine.late import TYPE_CHECKING, late
+from engine.logs import order
 from engine.logs.jsonlines import LONGEST, parse
+
+if TYPE_CHECKING:  # only a log whose options ask for it is compressed
+    from engine.logs import compress
+else:
+    compress = late("engine.logs.compress")
 
 _BLOCK = 1 << 16
 _PROBE = 1 << 12  # bytes that most often hold two lines
+_WHOLE = 1 << 62  # no file is so large
 _TRIES = 5
 
 
@@ -29,22 +38,38 @@ class File:
     compressed: bool
     offset: int = 0
 
+    @property
+    def in_order(self) -> bool:
+        """Whether it is known that no time in it steps back."""
+        return order.in_order(self.fd)
 
-Read = Callable[[File], bool]
-"""Reads what a file has from its offset on, and moves that; False when no later line can be wanted."""
+    def pass_over(self) -> None:
+        """Want none of what it has at this moment."""
+        self.offset = _WHOLE if self.compressed else os.fstat(self.fd).st_size
+
+    def is_made_of(self, plain: "File", *, unnamed: bool = False) -> bool:
+        """Whether a compression has made it of another file, which is still open. unnamed: also one that does not name
+        what it was made of, because another program has compressed it; then all that is in it is compared.
+        """
+        if plain.compressed or not self.compressed:
+            return False
+        origin, found = compress.origin(self.fd), os.fstat(plain.fd)
+        if origin is None:
+            return unnamed and hashed(self) == hashed(plain)
+        return origin == (found.st_ino, found.st_mtime_ns)
+
+
+Read = Callable[[File], None]
+"""Reads what a file has from its offset on, and moves that."""
 _Enough = Callable[[File], bool]
 """Whether no file that is older than this one is wanted. It is asked of each file once, the newest first."""
 
 
 class Log:
-    """The files of a log that are not read to their end yet, oldest first.
-
-    last_ns: the time of the latest line that was read, which the reader keeps; 0 for none
-    """
+    """The files of a log that are not read to their end yet, oldest first."""
 
     def __init__(self, directory: str, name: str) -> None:
         self.directory = directory
-        self.last_ns = 0
         self._name = name
         self._files: list[File] = []
 
@@ -75,7 +100,7 @@ class Log:
         first_ns: older lines are not wanted, and are passed over where that is a seek
         """
         self._files = self._open_all(lambda: _begin(tail, first_ns))
-        if self._files and first_ns > 0:
+        if self._files and first_ns > 0 and self._files[0].in_order:
             _seek_time(self._files[0], first_ns)
         return bool(self._files)
 
@@ -83,32 +108,30 @@ class Log:
         """Open the log just after what was read of it."""
 
         def found(file: File) -> bool:
-            return file.inode == inode and not file.compressed
+            return inode == ((compress.origin(file.fd) or (0,))[0] if file.compressed else file.inode)
 
         self._files = self._open_all(lambda: found)
         if self._files and found(self._files[0]):
             self._files[0].offset = offset
 
-    def read_new(self, read: Read) -> bool:
-        """Have all read that is in the log and was not read yet; False when no later line can be wanted."""
+    def read_new(self, read: Read) -> None:
+        """Have all read that is in the log and was not read yet."""
         while self._files:
             file = self._files[0]
-            if not self._read(file, read):
-                return False
+            self._read(file, read)
             if len(self._files) == 1 and not self._go_on(file):
                 break
             if self._files[0] is file and len(self._files) > 1:
                 # What was written between the last read and the rotation.
-                if not file.compressed and not self._read(file, read):
-                    return False
+                if not file.compressed:
+                    self._read(file, read)
                 self._drop(1)
-        return True
 
     @staticmethod
-    def _read(file: File, read: Read) -> bool:
+    def _read(file: File, read: Read) -> None:
         if not file.compressed and os.fstat(file.fd).st_size < file.offset:
             file.offset = 0  # the file was cut: by a rotation of a log with a single file, or by hand
-        return read(file)
+        read(file)
 
     def _go_on(self, file: File) -> bool:
         """Open the files that are newer than the last one; False when the last one is still the one being written."""
@@ -120,16 +143,13 @@ class Log:
             return False
 
         def same(each: File) -> bool:
-            return each.inode == file.inode
+            return each.inode == file.inode or each.is_made_of(file, unnamed=True)
 
         every = self._open_all(lambda: same)
-        place = next((place for place, each in enumerate(every) if same(each)), None)
-        if place is None:
-            # The last file was compressed or removed meanwhile. The newer files are those that begin after its last
-            # message.
-            place = next((place for place, each in enumerate(every) if _begins(each) >= self.last_ns), len(every)) - 1
-        newer = every[place + 1 :]
-        self._close(every[: place + 1])
+        # Where it was removed meanwhile, all that are left are newer.
+        known = 1 if every and same(every[0]) else 0
+        newer = every[known:]
+        self._close(every[:known])
         self._files += newer
         return bool(newer)
 
@@ -167,10 +187,11 @@ class Log:
                 except FileNotFoundError:
                     continue
                 inode = os.fstat(fd).st_ino
-                if inode in found:
+                file = File(fd, inode, number, suffix.endswith(".gz"))
+                if inode in found or (file.compressed and any(map(file.is_made_of, found.values()))):
                     os.close(fd)
                 else:
-                    found[inode] = file = File(fd, inode, number, suffix.endswith(".gz"))
+                    found[inode] = file
                     if enough(file):
                         return list(reversed(found.values()))
                 absent = 0
@@ -203,20 +224,14 @@ def _begin(tail: int | None, first_ns: int) -> _Enough:
             file.offset, left = _start_of_tail(file, left)
             if left == 0:
                 return True
-        if first_ns <= 0:
-            return False
-        found = _first_time(file, 0, LONGEST)
-        return found is not None and found[1] < first_ns
+        mark = order.read(file.fd) if first_ns > 0 else None
+        return mark is not None and mark & order.LATEST < first_ns
 
     return enough
 
 
 def _seek_time(file: File, first_ns: int) -> None:
-    """Pass over the lines of a plain file that are all older, by a binary search.
-
-    The times of lines do not step back in what this engine writes, unless the clock was set back between two runs: then
-    lines of before that may be passed over, although their time is later.
-    """
+    """Pass over the lines of a plain file that are all older, by a binary search: no time in it steps back."""
     if file.compressed:
         return
     low, high = file.offset, os.fstat(file.fd).st_size
@@ -230,19 +245,16 @@ def _seek_time(file: File, first_ns: int) -> None:
     file.offset = low
 
 
-def _begins(file: File) -> int:
-    """The time of a file's first line, 0 where it says none; of the file being written, one that is never too early."""
-    if file.number == 0:
-        return format.NEVER
-    data = next(blocks(file, 0), b"")
-    message = parse(data.partition(b"\n")[0])
-    return message.time_ns if message else 0
+def hashed(file: File) -> tuple[int, int]:
+    """The size and the checksum of all that is in a file."""
+    size = check = 0
+    for block in blocks(file, 0):
+        size, check = size + len(block), binascii.crc32(block, check)
+    return size, check
 
 
 def _first_time(file: File, start: int, end: int) -> tuple[int, int] | None:
     """(offset, time) of the first line behind `start` whose time is that of its writing; None: there is none near."""
-    if file.compressed:
-        return _written(next(blocks(file, start), b""))
     size = _PROBE
     while True:
         found = _written(os.pread(file.fd, size, start))
@@ -314,11 +326,10 @@ def later(directory_fd: int, name: str, after: tuple[int, int]) -> list[tuple[in
     """(stream, text) of every line after (inode, offset), of a log that is not being written at this moment."""
     found: list[tuple[int, bytes]] = []
 
-    def read(file: File) -> bool:
+    def read(file: File) -> None:
         for block in whole_lines(file):
             messages = (parse(line) for line in block[:-1].split(b"\n"))
             found.extend((message.stream, message.text) for message in messages if message is not None)
-        return True
 
     with Log(f"/proc/self/fd/{directory_fd}", name) as log:
         log.begin_after(*after)

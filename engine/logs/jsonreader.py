@@ -26,8 +26,8 @@ Make = Callable[[int, Query, bool, bool], AbstractContextManager["Out"]]
 class Out(Protocol):
     """What sends the lines of files to one client."""
 
-    def read(self, log: Log, file: File) -> bool:
-        """Send what a file has from its offset on, and move that; False when no later line can be wanted."""
+    def read(self, file: File) -> None:
+        """Send what a file has from its offset on, and move that."""
 
     def flush(self) -> None:
         """Write all that was put so far. Raises OSError."""
@@ -70,14 +70,13 @@ def send(
 def _send(
     log: Log, out: Out, query: Query, ended_fd: int | None, after: tuple[int, int] | None
 ) -> tuple[int, int] | None:
-    read = partial(out.read, log)
     if ended_fd is not None:
         begun = False
 
-        def advance(_last: bool) -> bool:
+        def advance(_last: bool) -> None:
             nonlocal begun
             begun = begun or log.begin(query.tail, query.first_ns)
-            return not log.read_new(read)
+            log.read_new(out.read)
 
         if not follow(log.directory, advance, partial(out.wait, log), query, ended_fd):
             return None
@@ -86,7 +85,7 @@ def _send(
             log.begin(query.tail, query.first_ns)
         else:
             log.begin_after(*after)
-        log.read_new(read)
+        log.read_new(out.read)
     out.finish()
     return log.position
 
@@ -108,8 +107,9 @@ class PythonOut:
     def __exit__(self, *failure: object) -> None:
         """There is nothing to end."""
 
-    def read(self, log: Log, file: File) -> bool:
+    def read(self, file: File) -> None:
         """Send what a file has from its offset on."""
+        in_order = self._last < format.NEVER and file.in_order
         for block in whole_lines(file):
             # One line at a time: a client that takes nothing then holds a block, and not an object for each of its
             # lines.
@@ -117,9 +117,9 @@ class PythonOut:
             while (end := block.find(b"\n", start)) >= 0:
                 message = parse(block[start:end])
                 if message is not None:
-                    log.last_ns = message.time_ns
-                    if message.time_ns > self._last:
-                        return False
+                    if in_order and message.time_ns > self._last:
+                        file.pass_over()
+                        return
                     tail = jsonlines.ending(block, start, end) if alike else b""
                     run = jsonlines.run(block, start, tail) if tail else None
                     if run is None:
@@ -129,11 +129,10 @@ class PythonOut:
                         end, text = run
                         self._put_run(message, text)
                 start = end + 1
-        return True
 
     def _put_run(self, message: Message, text: bytes) -> None:
         """Put several lines that differ from the message only in their text; each has its newline."""
-        if message.stream not in self._streams or message.time_ns < self._first:
+        if message.stream not in self._streams or not self._first <= message.time_ns <= self._last:
             return
         dress = format.stamp(message.time_ns) if self._timestamps else b""
         if self._details:
@@ -149,7 +148,7 @@ class PythonOut:
 
     def put(self, message: Message) -> None:
         """Put the message if it is wanted."""
-        if message.stream in self._streams and message.time_ns >= self._first:
+        if message.stream in self._streams and self._first <= message.time_ns <= self._last:
             text = message.text
             if self._details:
                 text = shown(message.attributes) + text

@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Iterable
 
 from engine.late import TYPE_CHECKING, late
-from engine.logs import format, lasting
+from engine.logs import format, lasting, order
 from engine.logs.openlog import IDLE, UNTOLD, OpenLog
 
 if TYPE_CHECKING:  # the spawner keeps their code, and few monitors run it
-    from engine.logs import compress, jsonfiles
+    from engine.logs import compress, jsonfiles, jsonlines
 else:
     compress = late("engine.logs.compress")
     jsonfiles = late("engine.logs.jsonfiles")
+    jsonlines = late("engine.logs.jsonlines")
 
 _OUT = 64 * 1024  # bytes of lines that are written at once
 _SEARCHED = 256 * 1024  # bytes at the end of a file in which a torn line is looked for
@@ -124,12 +125,12 @@ class JsonWriter(OpenLog):
 
         Raises OSError when something is lost.
         """
-        self.last_ns = max(time.time_ns(), self.last_ns)
+        now = self.clock(time.time_ns())
         data, place, failed = bytes(payload), 0, None
         progress = self._lines[stream]
         while place < len(data):
             if not progress.held and not progress.partial and (end := _whole_lines(data, place)) > place:
-                failed = self._add_lines(stream, data[place:end]) or failed
+                failed = self._add_lines(stream, data[place:end], now) or failed
                 place = end
                 continue
             end = min(len(data), place + format.LINE_LIMIT - len(progress.held))
@@ -139,7 +140,7 @@ class JsonWriter(OpenLog):
             place = end + (newline >= 0)
             if newline < 0 and len(progress.held) < format.LINE_LIMIT:
                 break
-            failed = self._add(stream, progress, b"\n" if newline >= 0 else b"") or failed
+            failed = self._add(stream, progress, b"\n" if newline >= 0 else b"", now) or failed
             progress.partial = newline < 0
         self._flush()
         if failed:
@@ -149,8 +150,7 @@ class JsonWriter(OpenLog):
         """Write what is left of the stream's unfinished line. Raises OSError."""
         progress = self._lines[stream]
         if progress.held:
-            self.last_ns = max(time.time_ns(), self.last_ns)
-            failed = self._add(stream, progress, b"")
+            failed = self._add(stream, progress, b"", self.clock(time.time_ns()))
             self._flush()
             if failed:
                 raise failed
@@ -162,6 +162,9 @@ class JsonWriter(OpenLog):
     def later(self, place: tuple[int, int]) -> Iterable[tuple[int, bytes]]:
         return jsonfiles.later(self.directory_fd, self.name.decode(), place)
 
+    def mark(self, mark: int) -> None:
+        order.write(self.log_fd, mark, anew=False)
+
     def compress_older(self) -> None:
         compress.compress_all(self.directory_fd, self.name.decode(), self.max_files - 1)
 
@@ -170,14 +173,14 @@ class JsonWriter(OpenLog):
         if unwanted:
             _unless_missing(os.unlink, f"{self.name.decode()}.gz.new", dir_fd=self.directory_fd)
 
-    def _add(self, stream: int, progress: _Line, ending: bytes) -> OSError | None:
+    def _add(self, stream: int, progress: _Line, ending: bytes, now: int) -> OSError | None:
         """Makes a line of the held bytes.
 
         Returns the error of a rotation that has failed, because the line is kept all the same.
         """
         failed = None
         if not progress.partial:
-            progress.first_ns = self.last_ns
+            progress.first_ns = now
         text, progress.held = progress.held + ending, b""
         full = 0 < self.limit <= self.position + self._out_size
         try:
@@ -191,9 +194,9 @@ class JsonWriter(OpenLog):
         self._out_size += len(self._out[-1])
         return failed
 
-    def _add_lines(self, stream: int, text: bytes) -> OSError | None:
+    def _add_lines(self, stream: int, text: bytes, now: int) -> OSError | None:
         """Make lines of the text, each of which has its end. Returns the error of a rotation, as `_add` does."""
-        made, failed = lines(stream, text, self.last_ns, self._attributes), None
+        made, failed = lines(stream, text, now, self._attributes), None
         while made:
             left, end = self.limit - self.position - self._out_size, len(made)
             if self.limit > 0 and not self.busy and left <= end:
@@ -229,13 +232,14 @@ class JsonWriter(OpenLog):
         try:
             if self.max_files < 2:
                 os.ftruncate(self.log_fd, 0)
+                order.write(self.log_fd, self.last_ns, anew=True)
             else:
                 self._push_back()
         except OSError:
             if self.full:
                 self.limit = self.position + self.max_size
             raise
-        self.position, self.limit = 0, self.max_size
+        self.position, self.limit, self.late = 0, self.max_size, False
 
     def _push_back(self) -> None:
         name = self.name.decode()
@@ -250,6 +254,7 @@ class JsonWriter(OpenLog):
             for number in range(last, 1, -1):
                 for suffix in _SUFFIXES:
                     self._rename(f"{name}.{number - 1}{suffix}", f"{name}.{number}{suffix}")
+            order.write(fresh, self.last_ns, anew=True)
             self._rename(name, f"{name}.1")
             self._rename(f"{name}.new", name)
         except OSError:
@@ -290,10 +295,16 @@ class JsonWriter(OpenLog):
         _unless_missing(os.rename, old, new, src_dir_fd=self.directory_fd, dst_dir_fd=self.directory_fd)
 
     def _cut(self) -> int:
-        """Cuts a torn line off the file's end; returns the size of the file."""
+        """Cuts a torn line off the file's end; returns the size of the file. It also finds the latest time so far."""
         size = os.fstat(self.log_fd).st_size
         start = max(size - _SEARCHED, 0)
         tail = os.pread(self.log_fd, size - start, start)
+        self.last_ns = (order.read(self.log_fd) or 0) & order.LATEST
+        if tail:
+            said = tail.rpartition(b'"}\n')[0].rpartition(b'"time":"')[2]
+            self.last_ns = max(self.last_ns, jsonlines.parse_time(said) or 0)
+        elif self._first_free(self.name.decode()) == 1 and not self.last_ns:
+            order.write(self.log_fd, 0, anew=True)
         if not tail or tail.endswith(b"\n"):
             return size
         whole = tail.rfind(b"\n") + 1

@@ -19,7 +19,7 @@ class Out:
     """The C side's lines for one client; a context manager."""
 
     def __init__(self, sink_fd: int, query: Query, details: bool, chunked: bool) -> None:
-        self._details = details
+        self._details, self._until = details, query.until_ns > 0
         self._prefix = shown(None) if details else b""  # stays where it is, because C points at it
         self._lines = lib.mux_lines_new(sink_fd, asked(query, chunked, self._prefix))
         if not self._lines:
@@ -33,11 +33,12 @@ class Out:
     def __exit__(self, *failure: object) -> None:
         lib.mux_lines_free(self._lines)
 
-    def read(self, log: Log, file: File) -> bool:
-        """Send what a file has from its offset on, and move that; False when no later line can be wanted."""
-        ended = self._unpack(file) if file.compressed else self._read(file)
-        log.last_ns = max(log.last_ns, lib.mux_lines_time(self._lines))
-        return ended != lib.MUX_LINES_PAST
+    def read(self, file: File) -> None:
+        """Send what a file has from its offset on, and move that."""
+        if self._until:
+            lib.mux_lines_sift(self._lines, not file.in_order)
+        if (self._unpack(file) if file.compressed else self._read(file)) == lib.MUX_LINES_PAST:
+            file.pass_over()
 
     def flush(self) -> None:
         """Write all that was put so far. Raises OSError."""
@@ -61,7 +62,6 @@ class Out:
                 changes.close()  # a watch costs whoever writes the log
             finally:
                 ended = _check(lib.mux_lines_together(self._lines, self._offset, ended_fd))
-            log.last_ns = max(log.last_ns, lib.mux_lines_time(self._lines))
         if file is not None and fd >= 0:
             file.offset = self._offset[0]
         if ended == lib.MUX_LINES_OTHER:

@@ -7,6 +7,8 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable
 
+from engine.logs import order
+
 IDLE, UNTOLD, TOLD = 0, 1, 2
 """`OpenLog.busy`: nothing is being compressed; a rotated file is to be; the monitor has been told of it."""
 
@@ -18,7 +20,7 @@ class OpenLog:
     limit: bytes at which the present file is full, 0 for never; position: bytes in it
     number: the number of the present file; records: how many of its frames are indexed; open_lines: as in format.Record
     log_fd, index_fd: the present file and its index or attributes; directory_fd: the log's directory; -1 when closed
-    last_ns: the latest time written; times never step back, so that the index allows a binary search
+    last_ns: the latest time ever written; late: the last time written was before that, see `engine.logs.order`
     readable: whether its content can be sent again, frame by frame; False for a log of JSON lines
     json, compress, busy, name: only used by a log of JSON lines, see `engine.logs.jsonwriter.JsonWriter`
     """
@@ -26,6 +28,7 @@ class OpenLog:
     readable: bool
     json: bool
     compress = False
+    late = False
     busy = IDLE
     name = b""
 
@@ -46,6 +49,19 @@ class OpenLog:
 
     def go_on(self) -> None:
         """Make the state of a taken-over log that is not among its fields."""
+
+    def clock(self, time_ns: int) -> int:
+        """Returns the time of what is written next. Where it steps back, it marks the present file. Raises OSError."""
+        late = time_ns < self.last_ns
+        if late and not self.late:
+            self.mark(self.last_ns | order.STEPPED)
+        self.late = late
+        self.last_ns = max(time_ns, self.last_ns)
+        return time_ns
+
+    @abstractmethod
+    def mark(self, mark: int) -> None:
+        """Changes the order mark of the present file. Raises OSError."""
 
     @abstractmethod
     def append(self, stream: int, payload: bytes | memoryview) -> None:

@@ -69,8 +69,8 @@ class _Reading:
         if self._directory_fd >= 0:
             os.close(self._directory_fd)
 
-    def advance(self, sink: Sink, last: bool) -> bool:
-        """Sends all that is there, and with `last` the lines in progress. True when no later line can be wanted."""
+    def advance(self, sink: Sink, last: bool) -> None:
+        """Sends all that is there, and with `last` the lines in progress."""
         self._name_new()
         if not self._begun and (self._segments or last):
             self._begin()
@@ -81,15 +81,13 @@ class _Reading:
             closed = len(self._segments) > 1
             if self._following:
                 self._segments[0].refresh()
-            if self._read(self._segments[0], sink):
-                return True
+            self._read(self._segments[0], sink)
             if closed or last:
                 sink.put(self._lines.end())
             if not closed:
                 break
             self._segments.pop(0).close()
             self._record, self._skip = 0, {}
-        return False
 
     def _begin(self) -> None:
         """Finds the place to start from, once the log exists.
@@ -117,14 +115,15 @@ class _Reading:
                 self._segments.append(Segment(self._directory_fd, number))
                 self._newest = number
 
-    def _read(self, segment: Segment, sink: Sink) -> bool:
-        """Sends what the segment has from `_record` on; True when no later line can be wanted."""
+    def _read(self, segment: Segment, sink: Sink) -> None:
+        """Sends what the segment has from `_record` on."""
         for number in range(self._record, segment.count):
             record = segment.record(number)
             if record is None:
                 continue
-            if record.time_ns > self._query.last_ns and not self._lines.owing:
-                return True
+            if record.time_ns > self._query.last_ns and not self._lines.owing and segment.in_order:
+                self._record = segment.count  # all others are later too
+                return
             first, byte = self._skip.get(record.stream, (0, 0))
             if number >= first:
                 payload = segment.payload(record)[byte if number == first else 0 :]
@@ -132,4 +131,3 @@ class _Reading:
             # Torn records at the end are not skipped: the next writer cuts them off and writes good ones in their
             # place.
             self._record = number + 1
-        return False

@@ -105,15 +105,15 @@ def _open_at(segment: Segment, before: int, stream: int) -> bool:
 
 
 def _segment_since(segments: list[Segment], low: int, first_ns: int) -> int:
-    """The place of the first segment, from `low` on, of which the last record is not older; else of the last segment.
+    """The place of the first segment, from `low` on, with which the query begins; else of the last segment.
 
-    A binary search finds it, since times never step back, and opens few of many segments.
+    A binary search finds it, since the latest time so far never steps back, and opens few of many segments.
     """
     found = high = len(segments) - 1
     while low < high:
         middle = (low + high) // 2
         probe = next((place for place in range(middle, high) if _look(segments[place]).count), high)
-        if probe < high and segments[probe].time_ns(segments[probe].count - 1) < first_ns:
+        if probe < high and segments[probe].latest_ns < first_ns:
             low = probe + 1
         else:
             found = probe if probe < high else found
@@ -122,18 +122,22 @@ def _segment_since(segments: list[Segment], low: int, first_ns: int) -> int:
 
 
 def _since(segments: list[Segment], query: Query, begin: Start) -> Start:
-    """Moves `begin` on to the first record that is not older than the query, by binary search."""
+    """Moves `begin` on to the first record that is not older than the query, by binary search; in a segment where times
+    have stepped back, to its beginning.
+    """
     if begin.segment >= len(segments):
         return begin
     place = _segment_since(segments, begin.segment, query.first_ns)
     segment = _look(segments[place])
-    low, high = 0, segment.count
+    low, high = 0, segment.count if segment.in_order else 0
     while low < high:
-        middle = (low + high) // 2
-        if segment.time_ns(middle) < query.first_ns:
+        probe = middle = (low + high) // 2
+        while probe > low and segment.time_ns(probe) == 0:
+            probe -= 1  # past damaged ones
+        if segment.time_ns(probe) < query.first_ns:
             low = middle + 1
         else:
-            high = middle
+            high = probe
     skip = begin.skip if place == begin.segment else {}
     if place == begin.segment and low <= begin.record:
         return begin

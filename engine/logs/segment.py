@@ -6,7 +6,7 @@ it is mapped kills the process that reads the mapping (SIGBUS), and people trunc
 
 import os
 
-from engine.logs import format
+from engine.logs import format, order
 
 _BLOCK = 4096  # records per read of the index
 
@@ -15,12 +15,12 @@ class Segment:
     """One segment. Once it is open, it stays readable after it was removed from the directory.
 
     number: the segment's number; count: how many records there were at the last `refresh`, valid or not; 0 while it is
-        not open
+        not open; mark: its order mark then
     """
 
     def __init__(self, directory_fd: int, number: int):
         self.number = number
-        self.count = 0
+        self.count = self.mark = 0
         self._directory_fd = directory_fd
         self._index_fd = self._log_fd = -1
         self._gone = False
@@ -62,8 +62,10 @@ class Segment:
         """Updates `count` to what was written since."""
         size = os.fstat(self._index_fd).st_size
         self._size = os.fstat(self._log_fd).st_size  # after the index: a frame is written before its record
-        self.count = 0
-        if format.index_is_ours(os.pread(self._index_fd, format.INDEX_HEADER.size, 0)):
+        self.count = self.mark = 0
+        header = os.pread(self._index_fd, format.INDEX_HEADER.size, 0)
+        if format.index_is_ours(header):
+            self.mark = format.INDEX_HEADER.unpack(header)[2]
             self.count = max(size - format.INDEX_HEADER.size, 0) // format.RECORD.size
         self._block = b""
 
@@ -73,9 +75,20 @@ class Segment:
             self.count -= 1
 
     def time_ns(self, number: int) -> int:
-        """The time in record `number`, valid or not; 0 when it cannot be read."""
+        """The time in record `number`; 0 when it cannot be a right one."""
         data = self._data(number)
-        return format.RECORD.unpack(data)[1] if data else 0
+        record = format.unpack_record(data, self._size) if data else None
+        return record.time_ns if record else 0
+
+    @property
+    def in_order(self) -> bool:
+        """Whether no time in it steps back."""
+        return not self.mark & order.STEPPED
+
+    @property
+    def latest_ns(self) -> int:
+        """The latest time of it and of all before it. It has records, of which the last one is valid."""
+        return max(self.mark & order.LATEST, self.time_ns(self.count - 1))
 
     def record(self, number: int) -> format.Record | None:
         """Record `number`, or None when it or the frame that it points at is not valid."""

@@ -8,7 +8,7 @@ and cuts off only bytes that no reader could have read.
 import os
 import time
 
-from engine.logs import format, lasting
+from engine.logs import format, lasting, order
 from engine.logs.openlog import OpenLog
 
 
@@ -42,15 +42,19 @@ class Writer(OpenLog):
         self.append_at(stream, payload, time.time_ns())
 
     def append_at(self, stream: int, payload: bytes | memoryview, time_ns: int) -> None:
-        """The same with another time, in nanoseconds since the epoch, if that is no earlier than the last one's."""
-        self.last_ns = max(time_ns, self.last_ns)
+        """The same with another time, in nanoseconds since the epoch."""
+        self.clock(time_ns)
         open_lines = format.open_after(self.open_lines, stream, payload)
-        record = format.Record(self.position, self.last_ns, len(payload), stream, open_lines)
+        record = format.Record(self.position, time_ns, len(payload), stream, open_lines)
         _write_at(self.log_fd, (format.FRAME.pack(stream, len(payload)), payload), self.position)
         place = format.INDEX_HEADER.size + self.records * format.RECORD.size
         _write_at(self.index_fd, (format.pack_record(record),), place)
         self.position, self.open_lines = record.end, open_lines
         self.records += 1
+
+    def mark(self, mark: int) -> None:
+        """Changes the order mark of the present segment."""
+        _write_at(self.index_fd, (order.MARK.pack(mark),), format.INDEX_HEADER.size - order.MARK.size)
 
     def end(self, stream: int) -> None:
         """Does nothing: every byte of the stream is written already."""
@@ -76,7 +80,7 @@ class Writer(OpenLog):
         kept = [number for number in numbers if number > self.number - self.max_files]
         synced = False
         for number in numbers[: len(numbers) - len(kept)]:
-            if not synced and lasting.is_old(self.directory_fd, format.log_name(number), self.last_ns):
+            if not synced and lasting.is_old(self.directory_fd, format.log_name(number), time.time_ns()):
                 self._sync(kept)
                 synced = True
             # The index goes first: a reader lists segments by their indexes, and so never misses the frames of a listed
@@ -105,7 +109,7 @@ class Writer(OpenLog):
         try:
             log_fd = os.open(format.log_name(number), flags | os.O_TRUNC, 0o600, dir_fd=self.directory_fd)
             index_fd = os.open(format.index_name(number), flags | os.O_EXCL, 0o600, dir_fd=self.directory_fd)
-            _write_at(index_fd, (format.pack_index_header(number),), 0)
+            _write_at(index_fd, (format.pack_index_header(number, self.last_ns),), 0)
         except BaseException:
             if index_fd >= 0:
                 os.unlink(format.index_name(number), dir_fd=self.directory_fd)
@@ -118,7 +122,7 @@ class Writer(OpenLog):
                 os.close(fd)
         self.log_fd, self.index_fd = log_fd, index_fd
         self.number, self.position, self.records, self.open_lines = number, 0, 0, 0
-        self.limit = self.max_size
+        self.limit, self.late = self.max_size, False
 
     def _resume(self, number: int) -> bool:
         """Opens segment `number` at its last whole frame; False when its index cannot be continued."""
@@ -127,11 +131,14 @@ class Writer(OpenLog):
         try:
             index_fd = os.open(format.index_name(number), flags, dir_fd=self.directory_fd)
             log_fd = os.open(format.log_name(number), flags, dir_fd=self.directory_fd)
-            if format.index_is_ours(os.pread(index_fd, format.INDEX_HEADER.size, 0)):
+            header = os.pread(index_fd, format.INDEX_HEADER.size, 0)
+            if format.index_is_ours(header):
                 records, last = last_valid(index_fd, log_fd)
                 self.number, self.records = number, records
+                self.last_ns = format.INDEX_HEADER.unpack(header)[2] & order.LATEST
                 if last:
-                    self.position, self.last_ns, self.open_lines = last.end, last.time_ns, last.open_lines
+                    self.position, self.open_lines = last.end, last.open_lines
+                    self.last_ns = max(self.last_ns, last.time_ns)
                 os.ftruncate(index_fd, format.INDEX_HEADER.size + records * format.RECORD.size)
                 os.ftruncate(log_fd, self.position)
                 self.index_fd, self.log_fd, index_fd, log_fd = index_fd, log_fd, -1, -1

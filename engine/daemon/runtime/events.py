@@ -23,6 +23,7 @@ KEPT = 256
 MOST_WAITING = 4096
 """How many events a subscriber may leave unread. It is dropped if it has more and took none for `PATIENCE_SECONDS`."""
 PATIENCE_SECONDS = 5.0
+_SAME_MOMENT_NS = 10**7  # a clock that is further behind was set back
 _LAST_STRAW = 4 * MOST_WAITING  # unread events at which a subscriber is dropped even if it is reading
 
 
@@ -110,7 +111,7 @@ class Events:
         self.published = 0
 
     def publish(self, kind: str, action: str, actor: str, attributes: dict[str, str]) -> None:
-        """Give an event to all subscribers. Each event gets a later time than the one before it."""
+        """Give an event to all subscribers. Each gets a later time than the one before it, unless the clock was set."""
         with self._lock:
             missed: int = getattr(self._missed, "time_ns", 0)
             if missed:
@@ -118,9 +119,9 @@ class Events:
                 self._missed.time_ns = missed + 1
                 self._insert(event)
             else:
-                moment = time.time_ns()
-                if self._past and moment <= self._past[-1].time_ns:
-                    moment = self._past[-1].time_ns + 1
+                moment, last = time.time_ns(), self._past[-1].time_ns if self._past else 0
+                if 0 <= last - moment < _SAME_MOMENT_NS:
+                    moment = last + 1
                 event = Event(kind, action, actor, attributes, moment)
                 self._past.append(event)
             self.published += 1

@@ -205,15 +205,20 @@ def test_what_another_program_has_written_is_read_as_docker_reads_it(tmp_path):
 
 
 LATER = 4 * 10**18
-"""A time in the next century: a writer takes its last time where that is later than now."""
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Sets the clock that a writer in Python reads."""
+    return lambda moment: monkeypatch.setattr(jsonwriter.time, "time_ns", lambda: moment)
 
 
 @pytest.mark.parametrize("since", range(0, 3000, 271))
-def test_lines_since_a_time_are_found_by_a_seek(tmp_path, since):
+def test_lines_since_a_time_are_found_by_a_seek(tmp_path, clock, since):
     """Among those of several files, with long lines whose later pieces have the time of the first."""
     with JsonWriter(str(tmp_path), "x", 300_000, 4) as log:
         for number in range(3000):
-            log.last_ns = LATER + number
+            clock(LATER + number)
             log.append(
                 1 + number % 2, b"%d " % number * (6000 if number % 500 == 7 else 30) + b"\n" * (number % 50 != 9)
             )
@@ -236,11 +241,13 @@ def test_lines_since_a_time_are_found_by_a_seek(tmp_path, since):
         (Query(tty=True, tail=100), 5900, 6),
     ],
 )
-def test_the_end_of_a_log_of_many_files_is_found_without_the_older_ones(tmp_path, monkeypatch, query, first, most):
+def test_the_end_of_a_log_of_many_files_is_found_without_the_older_ones(
+    tmp_path, monkeypatch, clock, query, first, most
+):
     """Of which there are three hundred: to open each of them takes longer than to read the end."""
     with JsonWriter(str(tmp_path), "x", 20 * 80, 400) as log:
         for number in range(6000):
-            log.last_ns = LATER + number
+            clock(LATER + number)
             log.append(1, b"%d\n" % number)
     assert len(list(tmp_path.iterdir())) > 200
     opened = []
@@ -269,9 +276,15 @@ def test_a_log_that_is_not_there_is_empty(tmp_path):
 
 
 @pytest.mark.parametrize("muxer", MUXERS)
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed, muxer):
-    """While files are renamed, compressed and cut under it."""
+@pytest.mark.parametrize(
+    ("packed", "still", "text"),
+    [(False, False, b"line %d\n"), (True, False, b"line %d\n"), (True, True, b"line %d\n"), (True, True, b"%.0dy\n")],
+    ids=["plain", "packed", "one time", "all alike"],
+)
+def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, clock, packed, still, text, muxer):
+    """While files are renamed, compressed and cut under it. All lines may have one time, and all files be alike."""
+    if still:
+        clock(LATER)
     near, far = socket.socketpair()
     near.settimeout(20)
     ended = os.eventfd(0)
@@ -291,7 +304,7 @@ def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed, mu
     receiving.start()
     with JsonWriter(str(tmp_path), "x", 2000, 400, compress=packed) as log:
         for number in range(2000):
-            log.append(1, b"line %d\n" % number)
+            log.append(1, text % number)
             if log.busy:
                 compress.compress_all(log.directory_fd, "x", 3)
                 log.busy = IDLE
@@ -303,19 +316,68 @@ def test_a_follower_gets_each_line_once_whatever_is_rotated(tmp_path, packed, mu
     receiving.join(20)
     near.close()
     os.close(ended)
-    assert bytes(got) == b"".join(b"line %d\n" % number for number in range(2000))
+    assert bytes(got) == b"".join(text % number for number in range(2000))
+
+
+@pytest.mark.parametrize("muxer", MUXERS)
+def test_a_reader_gets_each_line_once_while_files_are_rotated_and_compressed(tmp_path, clock, muxer):
+    clock(LATER)
+    ended, failed, read = threading.Event(), [], 0
+
+    def write() -> None:
+        with JsonWriter(str(tmp_path), "x", 1000, 40, compress=True) as log:
+            for number in range(100_000):
+                log.append(1, b"%d\n" % number)
+                if log.busy:
+                    compress.compress_all(log.directory_fd, "x", 39)
+                    log.busy = IDLE
+                if ended.is_set():
+                    break
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    while read < 40 and not failed:
+        numbers = [int(line) for line in _read(tmp_path, Query(tty=True), make=sending.lines(muxer)).split()]
+        read += bool(numbers)
+        if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            failed.append(numbers)
+    ended.set()
+    writing.join(20)
+    assert not failed
+
+
+@pytest.mark.parametrize("by", ["this", "another"])
+def test_a_file_that_is_compressed_meanwhile_is_known_again(tmp_path, clock, by):
+    """Also one whose compressed form does not name it, since another program has made that."""
+    clock(LATER)
+    with JsonWriter(str(tmp_path), "x", 150, 9) as log, jsonfiles.Log(str(tmp_path), "x") as follower:
+        log.append(1, b"one\ntwo\n")
+        follower.begin(None)
+        assert new(follower) == [b"one\n", b"two\n"]
+        place = follower.position
+        log.append(1, b"three\nfour\nfive\nsix\nseven\neight\nnine\n")
+        if by == "this":
+            compress.compress_all(log.directory_fd, "x", 8)
+        else:
+            for path in tmp_path.glob("x.?"):
+                (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+                path.unlink()
+        assert len(list(tmp_path.glob("x.*.gz"))) > 1
+        rest = [b"three\n", b"four\n", b"five\n", b"six\n", b"seven\n", b"eight\n", b"nine\n"]
+        assert new(follower) == rest
+        if by == "this":  # the place alone does not say more than the inode
+            assert [text for _, text in jsonfiles.later(log.directory_fd, "x", place)] == rest
+            assert read(tmp_path, Query(tty=True), after=place) == b"".join(rest)
 
 
 def new(log) -> list[bytes]:
     """The lines that a reader of a log has not read yet."""
     found = []
 
-    def take(file) -> bool:
+    def take(file) -> None:
         for block in jsonfiles.whole_lines(file):
             messages = [parse(line) for line in block.splitlines()]
             found.extend(message.text for message in messages)
-            log.last_ns = messages[-1].time_ns
-        return True
 
     log.read_new(take)
     return found

@@ -211,7 +211,7 @@ def test_a_log_truncated_by_hand_serves_what_came_after(tmp_path, served):
     assert served(tmp_path, Query()) == frame(1, b"here\n")
 
 
-def test_times_never_step_back(tmp_path):
+def test_the_latest_time_is_known_to_the_next_run(tmp_path):
     with Writer(str(tmp_path)) as log:
         log.append(1, b"a")
         log.last_ns = later = log.last_ns + 10**12

@@ -3,6 +3,7 @@
 import itertools
 import os
 import threading
+import time
 
 import pytest
 
@@ -141,3 +142,11 @@ def test_a_past_that_is_restored_comes_before_what_follows():
     kept = events.kept()
     assert len(kept) == KEPT
     assert [event.actor for event in kept[:7]] == ["1", "2", "3", "4", "5", "x", "6"]
+
+
+def test_a_clock_that_was_ahead_does_not_hold_the_times_of_events(monkeypatch):
+    events, clock = Events(), [10**18, 10**18 + 3 * 10**9, 10**18 + 1, 10**18 + 1]
+    monkeypatch.setattr(time, "time_ns", lambda: clock.pop(0))
+    for _ in range(4):
+        events.publish("container", "start", "x", {})
+    assert [event.time_ns for event in events.kept()] == [10**18, 10**18 + 3 * 10**9, 10**18 + 1, 10**18 + 2]
