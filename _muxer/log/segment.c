@@ -46,6 +46,8 @@ int segment_refresh(struct segment *segment) {
     bool ours = got == sizeof header && index_is_ours(header) && index.st_size > (off_t)sizeof header;
     segment->count = ours ? ((uint64_t)index.st_size - sizeof header) / RECORD_SIZE : 0;
     segment->size = (uint64_t)log.st_size;
+    /* A frame has a header and a byte at least: whatever an index has behind that is damage. */
+    if (segment->count > segment->size / (FRAME_SIZE + 1)) segment->count = segment->size / (FRAME_SIZE + 1);
     segment->order = ours ? index_order(header) : 0;
     return 0;
 }

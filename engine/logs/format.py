@@ -102,6 +102,13 @@ def index_is_ours(header: bytes) -> bool:
     return len(header) == INDEX_HEADER.size and header.startswith(MAGIC)
 
 
+def most_records(index_size: int, log_size: int) -> int:
+    """How many records files of these sizes can have: each frame has a header and a byte at least, so that whatever an
+    index has behind that is damage.
+    """
+    return min(max(index_size - INDEX_HEADER.size, 0) // RECORD.size, log_size // (FRAME.size + 1))
+
+
 def pack_record(record: Record) -> bytes:
     """The 24 bytes of one record."""
     return RECORD.pack(record.offset, record.time_ns, record.length, record.stream, record.open_lines, 0)

@@ -7,6 +7,7 @@ it is mapped kills the process that reads the mapping (SIGBUS), and people trunc
 import os
 
 from engine.logs import format, order
+from engine.logs.writer import last_valid
 
 _BLOCK = 4096  # records per read of the index
 
@@ -66,13 +67,12 @@ class Segment:
         header = os.pread(self._index_fd, format.INDEX_HEADER.size, 0)
         if format.index_is_ours(header):
             self.mark = format.INDEX_HEADER.unpack(header)[2]
-            self.count = max(size - format.INDEX_HEADER.size, 0) // format.RECORD.size
+            self.count = format.most_records(size, self._size)
         self._block = b""
 
     def trim(self) -> None:
         """Leaves out the torn records at the end, so that the last one that counts is valid."""
-        while self.count and self.record(self.count - 1) is None:
-            self.count -= 1
+        self.count = min(self.count, last_valid(self._index_fd, self._log_fd)[0])
 
     def time_ns(self, number: int) -> int:
         """The time in record `number`; 0 when it cannot be a right one."""

@@ -11,6 +11,8 @@ import time
 from engine.logs import format, lasting, order
 from engine.logs.openlog import OpenLog
 
+_BLOCK = 1024  # records that are read at once
+
 
 class Writer(OpenLog):
     """The open end of a log in the engine's own form; its files are its segments: the frames, and their index."""
@@ -160,16 +162,19 @@ def list_segments(directory_fd: int) -> list[int]:
 
 def last_valid(index_fd: int, log_fd: int) -> tuple[int, format.Record | None]:
     """How many records there are up to the last valid one, and that record; (0, None) when none is valid."""
-    size, header = format.RECORD.size, format.INDEX_HEADER.size
-    count = max(os.fstat(index_fd).st_size - header, 0) // size
-    log_size = os.fstat(log_fd).st_size
-    for number in range(count, 0, -1):
-        data = os.pread(index_fd, size, header + (number - 1) * size)
-        record = format.unpack_record(data, log_size) if len(data) == size else None
-        if record:
-            frame = os.pread(log_fd, format.FRAME.size, record.offset)
-            if frame == format.FRAME.pack(record.stream, record.length):
-                return number, record
+    size, log_size = format.RECORD.size, os.fstat(log_fd).st_size
+    count = format.most_records(os.fstat(index_fd).st_size, log_size)
+    while count:
+        first = max(count - _BLOCK, 0)
+        block = os.pread(index_fd, (count - first) * size, format.INDEX_HEADER.size + first * size)
+        left = len(block) // size if block.count(0) < len(block) else 0  # a hole may be large
+        for place in range((left - 1) * size, -1, -size):
+            record = format.unpack_record(block[place : place + size], log_size)
+            if record:
+                frame = os.pread(log_fd, format.FRAME.size, record.offset)
+                if frame == format.FRAME.pack(record.stream, record.length):
+                    return first + place // size + 1, record
+        count = first
     return 0, None
 
 

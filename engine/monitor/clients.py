@@ -187,7 +187,10 @@ class Client:
         if self._log_fd >= 0:
             os.close(self._log_fd)
         self._log_fd, self._offset = -1, 0
-        for candidate in range(number, newest + 1):
+        self.segment = newest
+        for candidate in list_segments(self._directory_fd):
+            if candidate < number:
+                continue
             self.segment = candidate
             try:
                 self._log_fd = os.open(

@@ -6,6 +6,7 @@ import shutil
 import socket
 import struct
 import threading
+import time
 
 import pytest
 
@@ -193,6 +194,45 @@ def test_a_torn_tail_is_not_served_and_is_cut_by_the_next_writer(tmp_path, serve
     write(tmp_path, (2, b"next\n"))
     assert served(tmp_path, Query()) == frame(1, b"whole\n") + frame(2, b"next\n")
     assert (log.stat().st_size, index.stat().st_size) == (27, 72)
+
+
+@pytest.mark.parametrize("behind", [b"", b"\xff" * format.RECORD.size, format.RECORD.pack(0, 7, 6, 1, 0, 0)])
+def test_an_index_with_a_large_hole_holds_nobody(tmp_path, served, behind):
+    """At its end, or with something behind it."""
+    count = 2000
+    with Writer(str(tmp_path)) as log:
+        for number in range(count):
+            log.append_at(1, b"%05d\n" % number, 10 + number)
+        assert log.position == 14 * count
+    with (tmp_path / format.index_name(1)).open("r+b") as index:
+        index.truncate(1 << 33)
+        index.seek(1 << 33)
+        index.write(behind)
+    begun = time.monotonic()
+    whole = b"".join(frame(1, b"%05d\n" % number) for number in range(count))
+    assert served(tmp_path, Query()) == whole
+    assert served(tmp_path, Query(tail=3)) == whole[-3 * 14 :]
+    for since in (0, 15, count + 7, count + 20):
+        assert served(tmp_path, Query(since_ns=since)) == whole[max(since - 10, 0) * 14 :]
+    with Writer(str(tmp_path)) as log:
+        assert (log.records, log.position) == (count, 14 * count)
+        log.append(1, b"after\n")
+    assert served(tmp_path, Query(tail=2)) == whole[-14:] + frame(1, b"after\n")
+    assert time.monotonic() - begun < 20
+
+
+def test_since_is_right_beside_a_hole_in_the_index(tmp_path, served):
+    """Of which the records are lost, and no others."""
+    with Writer(str(tmp_path)) as log:
+        for number in range(300):
+            log.append_at(1, b"%05d\n" % number, 10 + number)
+    with (tmp_path / format.index_name(1)).open("r+b") as index:
+        index.seek(format.INDEX_HEADER.size + 100 * format.RECORD.size)
+        index.write(bytes(150 * format.RECORD.size))
+    left = [*range(100), *range(250, 300)]
+    for since in range(0, 315, 7):
+        lines = [frame(1, b"%05d\n" % number) for number in left if 10 + number >= since]
+        assert served(tmp_path, Query(since_ns=since)) == b"".join(lines)
 
 
 def test_an_index_of_another_kind_is_left_alone(tmp_path, served):
