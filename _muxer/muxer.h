@@ -237,8 +237,8 @@ int mux_spawn(int requests, struct mux_stay *stay, int spares);
 
 /* Makes a child that leads a session (terminal: with the terminal at descriptor 0 as its controlling terminal) and
  * executes the command; its parent is the caller's parent. argv and envp end in NULL. Returns the pid once it has
- * executed, or the negative errno of what failed; after a failed execution there is a child all the same, which has
- * ended. */
+ * executed, or has said why it cannot and ended (see end_unexecuted); or the negative errno of what failed before, after
+ * which there may be a child that has ended. */
 int mux_newborn(const char *path, char *const *argv, char *const *envp, int terminal);
 
 /* Calls this process `engine KIND` in ps(1), and its command line `engine KIND OF`, as far as there is room; `of` may

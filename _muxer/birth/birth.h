@@ -92,7 +92,10 @@ struct command {
 };
 int find_command(struct birth *birth, struct command *command, bool certain);
 int let_go(struct birth *birth, int64_t mask);
-int refuse_execve(struct birth *birth, const char *path, int failed);
+
+/* Ends a process that execve(2) itself has refused, with the words and the exit code of engine/sandbox/command.py. */
+_Noreturn void end_unexecuted(const char *path, int failed);
+
 int load_filter(const struct filter *filter);
 
 /* process/title.c */

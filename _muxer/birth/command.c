@@ -13,6 +13,7 @@
 
 #define NOT_FOUND 127
 #define NOT_RUNNABLE 126
+#define NOT_EXECUTED 255
 #define MOST_INTERPRETERS 5
 #define SIGNALS 64
 
@@ -103,10 +104,11 @@ static int refuse_command(struct birth *birth, const char *name, int failed) {
     return refuse(birth, -failed, NOT_RUNNABLE, "exec: %s: %s", word, reason);
 }
 
-int refuse_execve(struct birth *birth, const char *path, int failed) {
-    char reason[128];
-    return refuse(birth, -failed, failed == -ENOENT ? NOT_FOUND : NOT_RUNNABLE, "exec %s: %s", path,
-                  words_of(failed, reason, sizeof reason));
+_Noreturn void end_unexecuted(const char *path, int failed) {
+    char reason[128], said[PATH_SIZE + sizeof reason + 16];
+    int size = snprintf(said, sizeof said, "exec %.*s: %s\n", PATH_SIZE, path, words_of(failed, reason, sizeof reason));
+    if (write(2, said, (size_t)size) < 0) _exit(NOT_EXECUTED); /* nobody reads it */
+    _exit(NOT_EXECUTED);
 }
 
 /* Finds the path for argv[0]: itself if it has a slash, else the first match along PATH, by Go's LookPath. The found
@@ -199,5 +201,5 @@ STEP(EXECUTE) {
     if (!failed) failed = let_go(birth, mask);
     if (failed) return failed;
     execve(command.path, command.argv, command.envp);
-    return refuse_execve(birth, command.path, -errno);
+    end_unexecuted(command.path, errno);
 }

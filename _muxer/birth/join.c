@@ -110,7 +110,7 @@ STEP(BEAR) {
     if (bears && !failed) {
         if ((failed = let_go(birth, mask))) return failed;
         int pid = mux_newborn(command.path, command.argv, command.envp, terminal);
-        if (pid < 0) return refuse_execve(birth, command.path, pid);
+        if (pid < 0) return pid;
         tell_birth(birth, WIRE_EXECUTED, pid);
         _exit(0);
     }

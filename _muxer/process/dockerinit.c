@@ -52,8 +52,17 @@ static const char *path_of(char **environment) {
     return DEFAULT_PATH;
 }
 
+/* A file without `#!` is the shell's, as execvp(3) has it; its name goes before the arguments, where `--` was. */
 static long execute(const char *path, char **arguments, char **environment) {
-    return call(__NR_execve, (word)path, (word)arguments, (word)environment, 0);
+    static char shell[] = "/bin/sh";
+    long error = call(__NR_execve, (word)path, (word)arguments, (word)environment, 0);
+    if (error != -ENOEXEC) return error;
+    char *name = arguments[0];
+    arguments[-1] = shell;
+    arguments[0] = (char *)path;
+    error = call(__NR_execve, (word)shell, (word)(arguments - 1), (word)environment, 0);
+    arguments[0] = name;
+    return error;
 }
 
 /* Executes like execvp(3): along PATH for a name without a slash. Returns the negative errno, only when nothing was

@@ -2,6 +2,7 @@
  *
  * So nothing is copied for the short time in between. The caller is a joiner (engine/birth/join.py). It is
  * single-threaded and has already what the new process is to have: the container's namespaces, user and rights. */
+#include "birth/birth.h"
 #include "muxer.h"
 
 #include <errno.h>
@@ -20,8 +21,8 @@ struct newborn {
     volatile int failed;
 };
 
-/* In the child, on a stack of its own and in the maker's memory: nothing but system calls. */
-__attribute__((no_sanitize("address", "undefined"))) static int be_born(void *given) {
+/* In the child, on a stack of its own and in the maker's memory, which waits: nothing but system calls, and words. */
+__attribute__((no_sanitize("address", "undefined"))) static int execute(void *given) {
     struct newborn *newborn = given;
     sigset_t none;
     sigemptyset(&none);
@@ -32,8 +33,7 @@ __attribute__((no_sanitize("address", "undefined"))) static int be_born(void *gi
     }
     sigprocmask(SIG_SETMASK, &none, NULL);
     execve(newborn->path, newborn->argv, newborn->envp);
-    newborn->failed = errno;
-    _exit(1);
+    end_unexecuted(newborn->path, errno);
 }
 
 int mux_newborn(const char *path, char *const *argv, char *const *envp, int terminal) {
@@ -43,7 +43,7 @@ int mux_newborn(const char *path, char *const *argv, char *const *envp, int term
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before); /* no handler of the maker may run in the child */
     /* The child is a sibling of its maker: the maker's parent is told of its end. */
-    int pid = clone(be_born, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &newborn);
+    int pid = clone(execute, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | CLONE_PARENT | SIGCHLD, &newborn);
     int failed = pid < 0 ? errno : newborn.failed;
     sigprocmask(SIG_SETMASK, &before, NULL);
     return failed ? -failed : pid;

@@ -48,8 +48,8 @@ _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 Newborn = Callable[[bytes, list[bytes], dict[bytes, bytes], bool], int]
 """Makes a child that executes this path with these arguments, variables and perhaps a terminal, and returns its pid
-once it has executed (`engine.monitor.nativeprocess` has one). It must not copy this process; the child becomes its
-sibling.
+once it has executed, or has ended because it could not (`engine.monitor.nativeprocess` has one). It must not copy this
+process; the child becomes its sibling.
 """
 
 
@@ -202,10 +202,7 @@ class _Join(Process):
         except command.Refusal:
             return
         self.let_go()
-        try:
-            pid = self.newborn(path, arguments, variables, self.sandbox.tty)
-        except OSError as error:
-            raise command.refusal_of_execve(os.fsdecode(path), error) from error
+        pid = self.newborn(path, arguments, variables, self.sandbox.tty)
         os.write(self.report, protocol.encode_birth(pid, executed=True))
         os._exit(0)
 

@@ -166,7 +166,7 @@ class Process:
         try:
             os.execve(path, arguments, variables)
         except OSError as error:
-            raise command.refusal_of_execve(os.fsdecode(path), error) from error
+            command.end_unexecuted(os.fsdecode(path), error)
 
     # Parts of the last step.
 

@@ -108,7 +108,7 @@ class Processes:
     def newborn(path: bytes, arguments: list[bytes], variables: dict[bytes, bytes], terminal: bool) -> int:
         """In a joiner: make the child that executes this command, and return its pid once it has (`engine.birth.join`).
 
-        Raises OSError with the errno of execve(2).
+        Raises OSError for what fails before execve(2), which tells its own failure (`engine.sandbox.command`).
         """
 
     @property

@@ -5,6 +5,7 @@ Runs in init or a joiner, inside the new root and as the container's user. It ne
 and give the container a way to the host's file (CVE-2019-5736).
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -15,6 +16,7 @@ from engine.regex import regex
 
 NOT_FOUND = 127
 NOT_RUNNABLE = 126
+NOT_EXECUTED = 255
 _MOST_INTERPRETERS = 5
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 _ESCAPED = {
@@ -136,8 +138,11 @@ def _quoted_character(character: str) -> str:
     return f"\\x{ord(character):02x}" if character < " " or character == "\x7f" else character
 
 
-def refusal_of_execve(path: str, error: OSError) -> Refusal:
-    """The words for a failure of execve(2) itself: a wrong format, a missing interpreter, a forbidden file."""
-    missing = error.errno == errno.ENOENT
-    status = NOT_FOUND if missing else NOT_RUNNABLE
-    return Refusal(error.errno or 0, f"exec {path}: {reasons.of(error)}", status)
+def end_unexecuted(path: str, error: OSError) -> None:
+    """Ends a process that execve(2) itself has refused: a wrong format, a missing interpreter, too many arguments.
+
+    Its place is the container's by then, as with runc: it tells the container's stderr, and its exit code is recorded.
+    """
+    with contextlib.suppress(OSError):  # nobody reads it
+        os.write(2, f"exec {path}: {reasons.of(error)}\n".encode("utf-8", "surrogateescape"))
+    os._exit(NOT_EXECUTED)

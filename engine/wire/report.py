@@ -8,7 +8,7 @@ One SOCK_SEQPACKET socketpair, close-on-exec on both ends, lives from the fork t
     init    -> monitor   T + SCM_RIGHTS      the master of the container's terminal (only with `Sandbox.tty`)
     init    -> monitor   W + text            this host cannot provide something asked for; the container runs without
     init    -> monitor   F + JSON            it failed; init exits with `Failure.status` next
-    init    -> monitor   end of file         execve worked (or init was killed, which wait(2) tells)
+    init    -> monitor   end of file         execve came (if it failed, or init was killed, wait(2) tells)
 
 The joiner of an exec, and the process that it makes (see `join`), report to the keeper, which does not run Python:
 

@@ -242,6 +242,16 @@ def test_a_client_that_goes_away_takes_the_step_with_it(builder: Daemon, script:
     building.see(lambda: os.listdir(builder.data_root / "tmp") == [])
 
 
+def test_a_program_that_cannot_be_executed_fails_its_step_and_says_why(builder: Daemon) -> None:
+    files = {
+        "Dockerfile": f'FROM busybox\nCOPY x /x{unique()}\nRUN chmod +x /x*; mv /x* /x\nRUN ["/x"]\n',
+        "x": "#!/a\r\n",
+    }
+    made = build(builder, files, forcerm=1)
+    assert "exec /x: no such file or directory" in made.text
+    assert made.error == "The command '/x' returned a non-zero code: 255"
+
+
 def test_a_container_that_is_killed_fails_its_step(builder: Daemon) -> None:
     with builder.connection() as connection:
         body = building.context({"Dockerfile": f"FROM busybox\nRUN sleep 100; : {unique()}\n"})

@@ -56,6 +56,15 @@ def test_a_command_that_cannot_run_is_told_from_inside(daemon: Daemon, command: 
     assert output.status == code and f"exec {command} failed".encode() in output.stderr
 
 
+def test_a_file_without_a_first_line_is_the_shells(daemon: Daemon) -> None:
+    """As with tini, which executes by execvp(3); what only execve(2) refuses is told in its words."""
+    script = "echo 'echo text $0 $1' > /x; printf '#!/a\\r\\n' > /y; chmod +x /x /y; "
+    run = "/sbin/docker-init -- /x arg; /sbin/docker-init -- /y; echo $?"
+    output = daemon.run("sh", "-c", script + run, HostConfig=host())
+    assert output.stdout == b"text /x arg\n127\n"
+    assert output.stderr == b"docker-init: exec /y failed: no such file or directory\n"
+
+
 @pytest.mark.parametrize("signal", ["TERM", "INT", "HUP", "USR1", "USR2", "WINCH", "QUIT", "ALRM", "RTMIN", "RTMAX"])
 def test_every_signal_is_passed_on(daemon: Daemon, container: Callable[..., str], signal: str) -> None:
     """To the command, which has its own way with it."""

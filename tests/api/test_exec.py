@@ -243,6 +243,16 @@ def test_a_command_that_cannot_be_run(daemon: Daemon, box: str) -> None:
     assert daemon.inspect(box)["ExecIDs"] is None
 
 
+@pytest.mark.parametrize("tty", [False, True])
+@pytest.mark.parametrize("privileged", [False, True], ids=["shared", "forked"])
+def test_a_program_that_is_there_and_cannot_be_executed(daemon: Daemon, box: str, tty: bool, privileged: bool) -> None:
+    """It has run, as with docker: it says why not, and its code is runc's. Privileged ones are forked."""
+    execs.run(daemon, box, "sh", "-c", "printf '#!/no/such\r\n' > /tmp/script; echo text > /tmp/text; chmod +x /tmp/*")
+    for name, reason in (("script", "no such file or directory"), ("text", "exec format error")):
+        said = execs.run(daemon, box, f"/tmp/{name}", Tty=tty, Privileged=privileged)
+        assert (said.code, said.out.rstrip() + said.err.rstrip()) == (255, f"exec /tmp/{name}: {reason}")
+
+
 def test_what_is_refused(daemon: Daemon, container: Callable[..., str], box: str) -> None:
     """Statuses and texts of dockerd."""
     created = container("true")

@@ -50,6 +50,15 @@ def told(listener: Listener) -> list[str]:
     return [event["Action"] for event in listener.seen if event["Action"].startswith("health_status")]
 
 
+def test_a_check_that_cannot_be_executed_has_failed_and_says_why(daemon: Daemon, container: Callable[..., str]) -> None:
+    one = container(
+        "sh", "-c", "echo text > /x; chmod +x /x; exec sleep 600", Healthcheck=check("CMD", "/x", Retries=2)
+    )
+    daemon.begin(one)
+    last = becomes(daemon, one, "unhealthy")["Log"][-1]
+    assert (last["ExitCode"], last["Output"]) == (255, "exec /x: exec format error\n")
+
+
 def test_a_healthy_container(daemon: Daemon, container: Callable[..., str]) -> None:
     """Starting, then healthy after the first success; the log, the list, the filter, the event."""
     one = container(*SLEEP, Healthcheck=check("CMD-SHELL", f"{UNTIL_GO}; echo fine"))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.harness import frames
+from tests.harness import frames, rootfs
 from tests.harness.daemon import Daemon
 from tests.harness.listening import until
 
@@ -105,6 +105,33 @@ def test_a_command_that_cannot_run_is_126_or_127(
     assert answer.status == 400
     assert answer.message.endswith(text)
     assert daemon.inspect(identifier)["State"]["ExitCode"] == status
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"#!/bin/sh\r\necho\r\n", "no such file or directory"),
+        (b"#!/no/such/interpreter\n", "no such file or directory"),
+        (b"echo no first line\n", "exec format error"),
+    ],
+    ids=["crlf", "interpreter", "text"],
+)
+def test_a_program_that_is_there_and_cannot_be_executed_is_a_run(
+    daemon: Daemon, container: Callable[..., str], content: bytes, reason: str
+) -> None:
+    """As with docker: the start succeeds, the log says why, and the restart policy goes by the code."""
+    policy = {"Name": "on-failure", "MaximumRetryCount": 1}
+    identifier = container("/x", HostConfig={"NetworkMode": "none", "RestartPolicy": policy})
+    data = rootfs.archive([("x", 0o755, content)])
+    answer = daemon.request(
+        "PUT", f"/containers/{identifier}/archive?path=/", data, {"Content-Type": "application/x-tar"}
+    )
+    assert answer.status == 200
+    daemon.begin(identifier)
+    until(lambda: daemon.inspect(identifier)["State"]["Status"] == "exited")
+    found = daemon.inspect(identifier)
+    assert (found["State"]["ExitCode"], found["State"]["Error"], found["RestartCount"]) == (255, "", 1)
+    assert frames.stderr(daemon.logs(identifier)) == 2 * f"exec /x: {reason}\n".encode()
 
 
 def test_a_failed_start_leaves_nothing_running(daemon: Daemon, container: Callable[..., str]) -> None:

@@ -234,6 +234,17 @@ def test_rotation_keeps_the_newest(daemon: Daemon, ended: Callable[..., str]) ->
     assert whole == list(range(whole[0], 300_000))
 
 
+@pytest.mark.parametrize("most", ["1000000000", "4294967296", "9223372036854775807"])
+@pytest.mark.parametrize("kind", ["local", "json-file"])
+def test_a_log_may_have_more_files_than_there_can_be(
+    daemon: Daemon, ended: Callable[..., str], kind: str, most: str
+) -> None:
+    """A rotation touches those that exist."""
+    options = {"Type": kind, "Config": {"max-size": "200k", "max-file": most}}
+    one = ended("seq 1 20000", HostConfig={"LogConfig": options, "NetworkMode": "none"})
+    assert frames.stdout(daemon.logs(one)) == b"".join(b"%d\n" % number for number in range(1, 20_001))
+
+
 def test_a_container_without_a_log_says_so(daemon: Daemon, ended: Callable[..., str]) -> None:
     """The driver none keeps nothing, and reading it is an error in docker's words."""
     one = ended("echo lost", HostConfig={"LogConfig": {"Type": "none"}, "NetworkMode": "none"})

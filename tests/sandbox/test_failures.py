@@ -4,6 +4,7 @@ import pytest
 
 from engine.dataclass import replace
 from engine.sandbox.spec import Device, Mount
+from engine.wire.report import Failure
 from tests.sandbox.harness import Bench
 
 pytestmark = pytest.mark.root
@@ -16,22 +17,46 @@ pytestmark = pytest.mark.root
         (("/nosuch",), 127, 'exec: "/nosuch": stat /nosuch: no such file or directory'),
         (("/etc/passwd",), 126, 'exec: "/etc/passwd": permission denied'),
         (("/etc",), 126, 'exec: "/etc": is a directory: permission denied'),
-        (("/bin/broken",), 126, "exec /bin/broken: exec format error"),
-        (("/bin/script",), 127, "exec /bin/script: no such file or directory"),
     ],
 )
 def test_a_command_that_cannot_run_is_told_in_dockers_words(
     bench: Bench, argv: tuple[str, ...], status: int, text: str
 ) -> None:
-    sandbox = bench.sandbox(*argv)
-    upper = bench.base / sandbox.root.upper
-    (upper / "bin").mkdir()
-    for name, content in (("broken", "\x7fnot a program"), ("script", "#!/no/such/interpreter\n")):
-        (upper / "bin" / name).write_text(content)
-        (upper / "bin" / name).chmod(0o755)
-    result = bench.run(sandbox)
+    result = bench.run(bench.sandbox(*argv))
     assert (result.failure.text, result.failure.status, result.status) == (text, status, status)
     assert result.failure.step == "exec" and result.failure.errno
+
+
+FOREIGN = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\0\xff\xfe\x01\0\0\0" + bytes(200)
+
+
+@pytest.mark.parametrize("tty", [False, True])
+@pytest.mark.parametrize(
+    ("content", "argv", "reason"),
+    [
+        (b"#!/bin/sh\r\necho\r\n", (), "no such file or directory"),
+        (b"#!/no/such/interpreter\n", (), "no such file or directory"),
+        (b"echo no first line\n", (), "exec format error"),
+        (b"", (), "exec format error"),
+        (FOREIGN, (), "exec format error"),
+        (b"#!/etc/passwd\n", (), "permission denied"),
+        (b"#!/bin/sh\n", ("x" * 200_000,), "argument list too long"),
+    ],
+    ids=["crlf", "interpreter", "text", "empty", "foreign", "forbidden", "long"],
+)
+def test_what_only_execve_finds_wrong_is_said_by_a_container_that_has_started(
+    bench: Bench, content: bytes, argv: tuple[str, ...], reason: str, tty: bool
+) -> None:
+    """As with runc, whose init tells its stderr: the client may have seen the start already."""
+    sandbox = replace(bench.sandbox("program", *argv), env=("PATH=/nowhere:/opt",), tty=tty)
+    upper = bench.base / sandbox.root.upper
+    (upper / "opt").mkdir()
+    (upper / "opt" / "program").write_bytes(content)
+    (upper / "opt" / "program").chmod(0o755)
+    result = bench.run(sandbox)
+    assert not [each for each in result.reports if isinstance(each, Failure)]
+    assert (result.status, result.out) == (255, "")
+    assert result.err + result.terminal.replace("\r\n", "\n") == f"exec /opt/program: {reason}\n"
 
 
 @pytest.mark.parametrize(
