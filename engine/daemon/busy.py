@@ -30,21 +30,22 @@ class Task:
 
     number: of the request, 0 for none; what: its method and path, or the name of the work in the background
     container: the container that the work is about, by id, name or prefix, as the client gave it; empty for none
-    since: of the monotonic clock, in seconds
+    since: of the monotonic clock, in seconds; agent: what the client of the request calls itself
     """
 
     number: int
     what: str
     container: str
     since: float
+    agent: str = ""
 
     def __str__(self) -> str:
         return f"request {self.number} {redacted(self.what)[:_LONGEST]}" if self.number else self.what
 
 
-def serve(method: str, path: str) -> None:
+def serve(method: str, path: str, agent: str = "") -> None:
     """Note that the calling thread serves this request from now on, until `rest`."""
-    _busy[get_ident()] = Task(next(_numbers), f"{method} {path}", "", monotonic())
+    _busy[get_ident()] = Task(next(_numbers), f"{method} {path}", "", monotonic(), agent)
 
 
 def concern(container: str) -> None:
@@ -85,7 +86,7 @@ def about(container: str, what: str = "") -> Iterator[None]:
     if before is None:
         _busy[me] = Task(0, what, container, monotonic())
     else:
-        _busy[me] = Task(before.number, before.what, container, before.since)
+        _busy[me] = Task(before.number, before.what, container, before.since, before.agent)
     try:
         yield
     finally:

@@ -36,15 +36,21 @@ from engine.daemon.store import networks as network_table
 from engine.daemon.store.database import Database
 from engine.daemon.tar import trees
 from engine.dataclass import dataclass
-from engine.errors import EngineError, NotFound, SystemFailure, Unavailable
+from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unavailable
 from engine.kernel import memory, outside, title
 from engine.late import TYPE_CHECKING, late
 from engine.muxer import in_words, select
 from engine.settings import cgroups
+from engine.settings.advertised import REPORTED_VERSION
 from engine.settings.defaults import BUILTIN, LOG_DRIVER
 from engine.settings.every import Settings
 from engine.settings.storagedriver import OVERLAY2
 from engine.wire.channel import Channel
+
+if TYPE_CHECKING:  # loaded where the daemon is to name another version of docker
+    from engine.daemon.images.registry import transport
+else:
+    transport = late("engine.daemon.images.registry.transport")
 
 if TYPE_CHECKING:  # loaded where the daemon is to give labels
     from engine.daemon.containers.security import labels
@@ -370,10 +376,11 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
     if settings.userns_remap:
         remapping.ids(settings.userns_remap)
     if settings.log_opts or settings.log_driver != LOG_DRIVER:
-        logconfig.check(
-            logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts),
-            activation.Plugins(settings.plugin_dirs),
-        )
+        wanted = logconfig.completed({"Type": "", "Config": {}}, settings.log_driver, settings.log_opts)
+        try:
+            logconfig.check(wanted, activation.Plugins(settings.plugin_dirs))
+        except Invalid as error:
+            raise Invalid(f"failed to set log opts: {error}") from error
     database = dataroot.database(settings.data_root)
     interrupted.forget_torn(database)
     with dataroot.usable("data root"):
@@ -384,6 +391,8 @@ def _build(settings: Settings, spawner: Spawner) -> Engine:
     loglines.name_by(containers.glance)
     if any(name not in containers for name in os.listdir(os.path.join(settings.data_root, "containers"))):
         files.sweep(settings.data_root, containers.__contains__)
+    if settings.report_version != REPORTED_VERSION:
+        transport.report(settings.report_version)
     if settings.storage_driver == OVERLAY2:
         with dataroot.usable("data root"):
             files.layerdb(settings.data_root)

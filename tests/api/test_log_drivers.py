@@ -87,7 +87,7 @@ def test_a_daemons_settings_are_for_who_asks_for_no_driver(make_daemon: Callable
 def test_a_daemon_refuses_a_default_that_makes_no_sense(world: object) -> None:
     """At its start, in words."""
     refused = world.daemon(("--log-driver", "local", "--log-opt", "bogus=1"))
-    with pytest.raises(Exception, match="unknown log opt 'bogus' for log driver local"):
+    with pytest.raises(Exception, match="failed to set log opts: unknown log opt 'bogus' for log driver local"):
         refused.start()
 
 

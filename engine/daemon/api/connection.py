@@ -125,7 +125,7 @@ class Connection:
         self.started = False
         self._last = not head.keep_alive or self._closing()
         request = Request(head, self)
-        busy.serve(head.method, head.path)
+        busy.serve(head.method, head.path, head.headers.get("user-agent", ""))
         try:
             answer = self._application(request)
             if self._handed_over:

@@ -19,23 +19,17 @@ _ALPHABET = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 def decode_auth(value: str) -> Object | None:
-    """The credentials in the value of X-Registry-Auth; None when it holds none.
+    """The credentials in the value of X-Registry-Auth; None when it holds none, or cannot be read, as in dockerd.
 
-    Shape: any of username, password, auth, serveraddress, identitytoken, registrytoken. Raises Invalid for a value that
-    is not strictly the URL alphabet with its padding (RFC 4648 section 5), or that holds no AuthConfig.
+    Shape: any of username, password, auth, serveraddress, identitytoken, registrytoken. A value can be read that is
+    strictly the URL alphabet with its padding (RFC 4648 section 5), and holds an AuthConfig.
     """
-    if not value:
+    if not value or _fitting(value) != len(value):
         return None
-    if (fits := _fitting(value)) != len(value):
-        raise Invalid(f"invalid X-Registry-Auth header: illegal base64 data at input byte {fits}")
     try:
-        text = base64.b64decode(value, b"-_", validate=True)
-    except binascii.Error as error:
-        raise Invalid(f"invalid X-Registry-Auth header: illegal base64 data at input byte {len(value)}") from error
-    try:
-        credentials = decode(text, AUTH_CONFIG)
-    except Invalid as error:
-        raise Invalid(f"invalid X-Registry-Auth header: {error}") from error
+        credentials = decode(base64.b64decode(value, b"-_", validate=True), AUTH_CONFIG)
+    except (binascii.Error, Invalid):
+        return None
     return {name: part for name, part in credentials.items() if part} or None
 
 

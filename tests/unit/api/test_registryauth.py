@@ -1,7 +1,6 @@
-"""engine.daemon.api.registryauth: X-Registry-Auth is read strictly, or refused."""
+"""engine.daemon.api.registryauth: X-Registry-Auth is read strictly, or ignored."""
 
 import base64
-import contextlib
 import json
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.daemon.api.registryauth import decode_auth
-from engine.errors import Invalid
 
 
 def encoded(value: object) -> str:
@@ -32,26 +30,13 @@ def test_nothing_to_log_in_with_is_none(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("e30", "illegal base64 data at input byte 3"),
-        ("e30==", "illegal base64 data at input byte 5"),
-        ("e3 0=", "illegal base64 data at input byte 2"),
-        ("e30=x", "illegal base64 data at input byte 4"),
-        ("+/+/", "illegal base64 data at input byte 0"),
-        ("eyJhIg==", "invalid JSON: unexpected EOF"),
-        (encoded({"username": 1}), "cannot unmarshal number"),
-        (encoded([]), "cannot unmarshal array"),
-    ],
+    "value",
+    ["e30", "e30==", "e3 0=", "e30=x", "+/+/", "%%%", "eyJhIg==", encoded({"username": 1}), encoded([])],
 )
-def test_what_is_no_credentials_is_invalid(value, text):
-    with pytest.raises(Invalid) as caught:
-        decode_auth(value)
-    assert str(caught.value).startswith("invalid X-Registry-Auth header: ")
-    assert text in str(caught.value)
+def test_what_cannot_be_read_is_none(value):
+    assert decode_auth(value) is None
 
 
 @given(st.text(max_size=20) | st.binary(max_size=20).map(lambda data: base64.urlsafe_b64encode(data).decode()))
-def test_any_value_is_credentials_or_invalid(value):
-    with contextlib.suppress(Invalid):
-        decode_auth(value)
+def test_any_value_is_credentials_or_none(value):
+    assert decode_auth(value) is None or isinstance(decode_auth(value), dict)

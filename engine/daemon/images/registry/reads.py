@@ -10,7 +10,7 @@ import re
 import urllib.parse
 from collections.abc import Iterator
 
-from engine.daemon import jsontext
+from engine.daemon import busy, jsontext
 from engine.daemon.images import image as documents
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.reference import Reference
@@ -66,7 +66,8 @@ class Registry:
         # Where TLS is not required, TLS is tried first, and then plain HTTP. The first one that answers stays in use.
         plain = [Origin("http", host, port if has_port else 80)] if unchecked and scheme == "https" else []
         self._origins = [Origin(scheme, host, port, unchecked), *plain]
-        self.transport = Transport()
+        task = busy.now()
+        self.transport = Transport(task.agent if task is not None else "")
         self.repository = repository
         self._authorizer = Authorizer(credentials, f"repository:{repository}:{actions}", self._fetch_token)
 

@@ -9,6 +9,7 @@ import functools
 import http.client
 import logging
 import os
+import re
 import select
 import socket
 import ssl
@@ -16,6 +17,7 @@ import threading
 import urllib.parse
 from typing import Protocol
 
+from engine.daemon.images import platform
 from engine.daemon.images.registry import paced
 from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.proxies import Proxy, proxy_for
@@ -23,12 +25,17 @@ from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import outside, reasons
 from engine.literals import quoted
+from engine.settings.advertised import REPORTED_VERSION, VERSION
 
 log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 30.0
 CERTIFICATES = "/etc/docker/certs.d"
-_USER_AGENT = "engine/1.0 (linux)"
+# The client's own name stands in a comment (RFC 9110 10.1.5), as dockerd writes it.
+_ESCAPED = re.compile(r"[();\\]")
+_NOT_SENT = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
+_MOST_OF_CLIENT = 1024
+_reported = [REPORTED_VERSION]
 _PORTS = {"https": 443, "http": 80}
 # Characters shown of a first line that is not HTTP.
 _MOST_SHOWN = 100
@@ -108,6 +115,19 @@ def _addresses(host: str, resolve: bool) -> list[str]:
     return [str(address[4][0]).partition("%")[0] for address in found]
 
 
+def report(version: str) -> None:
+    """Name this version of docker from now on."""
+    _reported[0] = version
+
+
+def agent(client: str = "") -> str:
+    """The daemon's User-Agent, in the form of dockerd's; client: what the daemon's client calls itself"""
+    system, architecture = os.uname(), platform.host().architecture
+    own = f"docker/{_reported[0]} engine/{VERSION} kernel/{system.release} os/linux arch/{architecture}"
+    told = _ESCAPED.sub(r"\\\g<0>", _NOT_SENT.sub("", client[:_MOST_OF_CLIENT]))
+    return f"{own} UpstreamClient({told})" if told else own
+
+
 class Sender(Protocol):
     """A request's body that writes itself to the socket, and may do so again when the request is repeated."""
 
@@ -120,7 +140,9 @@ class Sender(Protocol):
 class Transport:
     """The connections of one pull or push. Each thread has its own, so no answer waits for another thread's."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: str = "") -> None:
+        """client: what the daemon's client calls itself, which registries are told; empty for none"""
+        self._agent = agent(client)
         self._local = threading.local()
         self._lock = threading.Lock()
         self._all: list[http.client.HTTPConnection] = []
@@ -152,7 +174,7 @@ class Transport:
         body: bytes, or a `Sender` that writes itself to the connection. Raises ConnectFailure.
         """
         kept: dict[Origin, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
-        sent = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity", **headers}
+        sent = {"User-Agent": self._agent, "Accept-Encoding": "identity", **headers}
         # The server may have closed a kept connection meanwhile. Then the request is sent again, on a new connection.
         last = kept.pop(origin, None)
         if last is not None and not (body is None or isinstance(body, bytes)) and _has_ended(last):
@@ -255,7 +277,7 @@ def _tunnel(connection: socket.socket, proxy: Proxy, origin: Origin) -> None:
     import http.client  # imported late, as in `send`
 
     host = f"[{origin.host}]" if ":" in origin.host else origin.host
-    head = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}", f"User-Agent: {_USER_AGENT}"]
+    head = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}", f"User-Agent: {agent()}"]
     if proxy.authorization:
         head.append(f"Proxy-Authorization: {proxy.authorization}")
     connection.settimeout(paced.SILENCE_SECONDS)

@@ -3,14 +3,16 @@
 import contextlib
 import os
 import pathlib
+import re
 import threading
 import time
 
 import pytest
 
+from engine.daemon import busy
 from engine.daemon.images import platform
 from engine.daemon.images.layers import comparing
-from engine.daemon.images.registry import download, paced
+from engine.daemon.images.registry import download, paced, transport
 from engine.daemon.images.registry import reads as protocol
 from engine.daemon.images.verbs import pull as pulling
 from engine.daemon.store import images as table
@@ -41,6 +43,28 @@ def image():
 
 def pull(store, registry, **options):
     return pulling.pull(store, f"{registry.address}/x", "latest", None, None, lambda line: None, **options)
+
+
+@pytest.fixture
+def client():
+    """What this thread serves is the request of a client with a name."""
+    busy.serve("POST", "/images/create", "Docker-Client/29.5 (linux; x)\r\nEvil: 1\\")
+    yield
+    busy.rest()
+
+
+def test_a_registry_is_told_whose_client_asks(store, registry, image, client):
+    registry.add(image, "latest")
+    pull(store, registry)
+    (agent,) = {headers["user-agent"] for _, _, headers in registry.asked}
+    assert agent.startswith("docker/29.") and " engine/" in agent and " os/linux arch/" in agent
+    assert agent.endswith(r" UpstreamClient(Docker-Client/29.5 \(linux\; x\)Evil: 1\\)")
+
+
+def test_without_a_client_the_daemon_names_itself_alone(monkeypatch):
+    monkeypatch.setattr(transport, "_reported", ["7.0"])
+    assert re.fullmatch(r"docker/7\.0 engine/[\w.]+ kernel/\S+ os/linux arch/\w+", transport.agent())
+    assert len(transport.agent("(" * 10_000_000)) < 3_000
 
 
 def path_of(image, number=0):
