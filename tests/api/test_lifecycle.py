@@ -82,7 +82,11 @@ def test_a_command_that_is_not_there_is_127(daemon: Daemon, container: Callable[
     identifier = container("nosuchcmd")
     answer = daemon.request("POST", f"/containers/{identifier}/start")
     assert answer.status == 400
-    assert answer.message.endswith('exec: "nosuchcmd": executable file not found in $PATH')
+    assert answer.message == (
+        "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed:"
+        " unable to start container process: error during container init:"
+        ' exec: "nosuchcmd": executable file not found in $PATH'
+    )
     state = daemon.inspect(identifier)["State"]
     assert (state["Status"], state["ExitCode"]) == ("created", 127)
     assert state["Error"] == answer.message

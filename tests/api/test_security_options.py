@@ -143,4 +143,5 @@ def test_a_parameter_of_the_containers_own_namespaces_is_set(daemon: Daemon) -> 
 )
 def test_a_parameter_of_the_host_is_refused_at_the_start(daemon: Daemon, name: str, more: dict, text: str) -> None:
     """In runc's words."""
-    assert refusal(daemon, 500, Sysctls={name: "1"}, **more) == text
+    created = "failed to create task for container: failed to create shim task: OCI runtime create failed: "
+    assert refusal(daemon, 500, Sysctls={name: "1"}, **more) == f"{created}runc create failed: {text}"

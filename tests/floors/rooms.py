@@ -145,7 +145,11 @@ ROOMS = {
     "engine.daemon.systemversion": ("engine.daemon.images", "engine.daemon.jsontext", *BASE),
     # What plugins are to a daemon; who keeps volumes there asks it too.
     "engine.daemon.plugins": BASE,
-    "engine.daemon.reload": ("engine.daemon.loglines", "engine.daemon.plugins"),
+    "engine.daemon.reload": (
+        "engine.daemon.images.registry.proxies",
+        "engine.daemon.loglines",
+        "engine.daemon.plugins",
+    ),
     "engine.daemon.diskusage": (
         "engine.daemon.build",
         "engine.daemon.containers",

@@ -58,6 +58,11 @@ class SilentMonitor(SystemFailure):
         self.linked = linked
 
 
+# Scripts look for these words of dockerd's, containerd's and runc's, in whose place the engine stands.
+NOT_CREATED = "failed to create task for container: failed to create shim task: OCI runtime create failed: "
+BY_RUNC = "runc create failed: "
+
+
 class StartFailure(SystemFailure):
     """Process 1 failed before its execve; `failed` is the monitor's message."""
 

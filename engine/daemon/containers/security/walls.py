@@ -16,6 +16,7 @@ from engine.daemon.containers.security import confinement, joins
 from engine.daemon.containers.shapes import DeviceRequest, HostConfig
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import SecurityParts
+from engine.daemon.runtime.handshake import BY_RUNC, NOT_CREATED
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel import reasons, userns
@@ -210,7 +211,7 @@ def sysctls_of(
         for name in asked:
             sysctls.check(name, present)
     except Invalid as error:  # docker finds out at the start, and reports it as a failure of its own
-        raise SystemFailure(str(error)) from error
+        raise SystemFailure(f"{NOT_CREATED}{BY_RUNC}{error}") from error
     return (*((name, value) for name, value in default if name not in asked), *asked.items())
 
 

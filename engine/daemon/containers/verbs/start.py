@@ -21,14 +21,14 @@ from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import births, signalling
 from engine.daemon.runtime.background import later
-from engine.daemon.runtime.handshake import MonitorLost, StartFailure
+from engine.daemon.runtime.handshake import BY_RUNC, NOT_CREATED, MonitorLost, StartFailure
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
 from engine.kernel.idmaps import Ids
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import stage
 from engine.settings.runtimes import OWN
-from engine.wire.schema import Start, Started
+from engine.wire.schema import Failed, Start, Started
 
 if TYPE_CHECKING:  # loaded by the first start
     from engine.daemon.containers.endpoints import ending, starting
@@ -44,7 +44,11 @@ else:
 log = logging.getLogger(__name__)
 
 _COMMAND_EXITS = frozenset({126, 127})
-_COMMAND_TEXT = "failed to create task for container: unable to start container process: error during container init: "
+_IN_INIT = "unable to start container process: error during container init: "
+_BEFORE_INIT = "wrong rlimit value: "  # what runc refuses before there is a process
+# Steps that dockerd takes itself, before it asks containerd; so it does where a text begins like this.
+_DOCKERDS_STEPS = frozenset({"user", "directory", "root"})
+_DOCKERDS_TEXTS = ("failed to create task for container: ", "cannot access path ", "error while mounting volume ")
 _LAST_WORDS = 10
 _KILLED_SECONDS = 10
 _SETUP_EXIT = 128  # docker records this when the command was never executed
@@ -173,15 +177,24 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
             return ask(ordinary=False)
     except StartFailure as error:
         failed = error.failed
-        if failed.exit_code in _COMMAND_EXITS:
-            raise Invalid(_COMMAND_TEXT + failed.text) from error
-        if failed.errno == errno.EXDEV:  # a path of the request leads out of what it is a part of
-            raise Invalid(failed.text) from error
-        raise
+        text = _in_dockers_words(failed, bool(wanted.runtime))
+        # EXDEV: a path of the request leads out of what it is a part of
+        if failed.exit_code in _COMMAND_EXITS or failed.errno == errno.EXDEV:
+            raise Invalid(text) from error
+        raise SystemFailure(text) from error
     finally:
         container.waiting.clear()
         for connection in connections:
             connection.close()
+
+
+def _in_dockers_words(failed: Failed, by_other_runtime: bool) -> str:
+    text, of_command = failed.text, failed.exit_code in _COMMAND_EXITS
+    if not of_command and (failed.step in _DOCKERDS_STEPS or text.startswith(_DOCKERDS_TEXTS)):
+        return text
+    if by_other_runtime:
+        return f"{NOT_CREATED}{text}"
+    return f"{NOT_CREATED}{BY_RUNC}{'' if text.startswith(_BEFORE_INIT) else _IN_INIT}{text}"
 
 
 def _make_directories(engine: ContainerParts, container: Container, where: paths.Paths) -> None:
