@@ -10,6 +10,7 @@ import threading
 import time
 
 from engine import redact
+from engine.daemon import busy
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.output.logconfig import DRIVERS
 from engine.daemon.containers.security import confinement
@@ -111,7 +112,7 @@ def info(engine: DaemonParts) -> Object:
         **abilities,
         "Debug": settings.debug,
         "NFd": len(os.listdir("/proc/self/fd")),
-        "NGoroutines": threading.active_count(),
+        "NGoroutines": threading.active_count() + len(busy.all_parked()),
         "SystemTime": rfc3339(time.time_ns()),
         "LoggingDriver": settings.log_driver,
         **_cgroups(engine.cgroups),

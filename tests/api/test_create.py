@@ -198,3 +198,23 @@ def test_a_port_without_a_protocol_is_published_and_listed(daemon: Daemon, conta
     assert daemon.inspect(one)["NetworkSettings"]["Ports"].keys() == {"8080/tcp"}
     (listed,) = daemon.request("GET", f'/containers/json?filters={quote(f"""{{"id":["{one}"]}}""")}').json()
     assert {(each["PrivatePort"], each["Type"]) for each in listed["Ports"]} == {(8080, "tcp")}
+
+
+def test_the_working_directory_is_there_from_create_on(daemon: Daemon, container: Callable[..., str]) -> None:
+    """In the container's own files: a copy finds it, and a change tells of it; what the image has is not a change."""
+    one = container("pwd", WorkingDir="/made/for/it")
+    shown = daemon.request("HEAD", f"/containers/{one}/archive?path=/made/for/it")
+    assert shown.status == 200
+    assert {"Path": "/made/for/it", "Kind": 1} in daemon.request("GET", f"/containers/{one}/changes").json()
+    daemon.begin(one)
+    assert daemon.wait(one) == 0 and daemon.logs(one)[8:] == b"/made/for/it\n"
+    for there in ("/etc", "/", "/etc/../etc/"):
+        other = container("true", WorkingDir=there)
+        assert daemon.request("GET", f"/containers/{other}/changes").json() is None
+
+
+def test_a_working_directory_that_cannot_be_is_refused_at_create(daemon: Daemon) -> None:
+    body = {"Image": "busybox", "Cmd": ["true"], "WorkingDir": "/bin/busybox"}
+    answer = daemon.request("POST", "/containers/create?name=nowhere", body)
+    assert (answer.status, answer.message) == (500, "Cannot mkdir: /bin/busybox is not a directory")
+    assert daemon.request("GET", "/containers/nowhere/json").status == 404

@@ -1,5 +1,6 @@
 """/_ping, /version, /info and /auth."""
 
+import contextlib
 import os
 import platform
 import re
@@ -7,6 +8,7 @@ import re
 import pytest
 
 from tests.harness.daemon import Daemon
+from tests.harness.listening import until
 
 
 def test_ping_is_never_cached(daemon: Daemon) -> None:
@@ -87,3 +89,28 @@ def test_a_method_that_a_path_does_not_have_is_404(daemon: Daemon, method: str) 
     """The transcript has it in call 8."""
     answer = daemon.request(method, "/_ping")
     assert (answer.status, answer.message) == (404, "page not found")
+
+
+def test_goroutines_follow_the_streams_that_clients_have_open(own_daemon: Daemon) -> None:
+    """Those that no thread serves, too; programs look there for what leaks."""
+    own_daemon.import_busybox()
+    one = own_daemon.create("sleep", "1000")
+    own_daemon.begin(one)
+
+    def count() -> int:
+        return own_daemon.request("GET", "/info").json()["NGoroutines"]
+
+    targets = (
+        ("GET", f"/containers/{one}/logs?follow=1&stdout=1"),
+        ("GET", "/events"),
+        ("GET", f"/containers/{one}/stats"),
+        ("POST", f"/containers/{one}/wait"),
+    )
+    for method, target in targets:
+        alone = count()
+        with contextlib.ExitStack() as open_ones:
+            for _ in range(5):
+                open_ones.enter_context(own_daemon.connection()).send_request(method, target)
+            # A thread or two of the daemon may end meanwhile, or begin.
+            until(lambda least=alone + 3: count() >= least)
+        until(lambda most=alone + 2: count() <= most)

@@ -181,7 +181,7 @@ def test_stop_passes_its_signal_and_its_time(engine, monkeypatch):
 
 def test_old_parameters_of_the_listing_are_its_filters(engine):
     create(engine, "two", {"Image": "busybox"}, None)
-    names = [entry["Names"] for entry in json.loads(handlers.list_(engine, FakeRequest("", "since=one")).body)]
+    names = [entry["Names"] for entry in json.loads(handlers.list_(engine, FakeRequest("", "all=1&since=one")).body)]
     assert names == [["/two"]]
 
 

@@ -39,6 +39,11 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
+if TYPE_CHECKING:  # loaded for the first container with a working directory
+    from engine.daemon.containers.contents import workingdir
+else:
+    workingdir = late("engine.daemon.containers.contents.workingdir")
+
 if TYPE_CHECKING:  # loaded where containers have user namespaces
     from engine.daemon.containers.security import remapping
 else:
@@ -140,6 +145,8 @@ def create(
             _link(engine, container, host_config["Links"])
         shown = trees.shown if trees else {}
         _mount(engine, container, shown, shallow)
+        if trees is None:
+            _make_working_directory(engine, container)
         _keep(engine, container, _descriptor(engine, image) if image else None, lasting, beside, shown)
     except BaseException:
         points.release(engine, container, volumes=True)
@@ -180,6 +187,18 @@ def _mount(engine: ContainerParts, container: Container, shown: Mapping[str, tup
 
     try:
         points.resolve(engine, container, make_root, shown, shallow)
+    except BaseException:
+        _forget(where)
+        raise
+
+
+def _make_working_directory(engine: ContainerParts, container: Container) -> None:
+    if not container.config["WorkingDir"]:
+        return
+    where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+    try:
+        os.makedirs(where.home, 0o700, exist_ok=True)
+        workingdir.make(engine, container)
     except BaseException:
         _forget(where)
         raise
