@@ -40,7 +40,8 @@ static bool is(struct piece piece, const char *text) {
 }
 
 static bool is_number(struct piece piece) {
-    for (size_t i = 0; i < piece.size; i++)
+    bool negative = piece.at && piece.size > 1 && piece.at[0] == '-';
+    for (size_t i = negative; i < piece.size; i++)
         if (piece.at[i] < '0' || piece.at[i] > '9') return false;
     return piece.at && piece.size > 0;
 }
@@ -48,7 +49,7 @@ static bool is_number(struct piece piece) {
 /* The number that the digits make; -1 for other texts, and for a number above the largest id. */
 static int64_t natural(struct piece piece) {
     int64_t value = 0;
-    if (!is_number(piece)) return -1;
+    if (!is_number(piece) || piece.at[0] == '-') return -1;
     for (size_t i = 0; i < piece.size && value <= LARGEST_ID; i++) value = value * 10 + (piece.at[i] - '0');
     return value <= LARGEST_ID ? value : -1;
 }

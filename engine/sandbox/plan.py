@@ -360,7 +360,7 @@ def _masks(readonly: Iterable[str], masked: Iterable[str]) -> Iterable[bytes]:
 
 
 def _user(sandbox: Sandbox) -> bytes:
-    name, _, group = sandbox.user.partition(":")
+    name, group, *_ = *sandbox.user.split(":"), ""  # what stands behind a second colon is nobody's
     return record("USER", name, group, tuple(sandbox.groups))
 
 

@@ -43,7 +43,7 @@ def resolve(user: str, additional: tuple[str, ...], passwd: str, group: str) -> 
     uid is 0 would make root of every process that was to be 1000 (CVE-2016-3697, CVE-2026-46680). A number that the
     files do not have is taken as it is, a name raises Invalid, as does a number out of range.
     """
-    name, _, group_name = user.partition(":")
+    name, group_name, *_ = *user.split(":"), ""
     groups = _groups(group)
     uid, gid, home, login = 0, 0, "/", ""
     entry = _passwd_entry(name, passwd)
@@ -110,7 +110,7 @@ def _number(text: str, otherwise: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    return text.isascii() and text.removeprefix("-").isdecimal()
 
 
 def read(root_fd: int, path: str, own_proc: bool = True) -> str:

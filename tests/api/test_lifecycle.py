@@ -83,8 +83,8 @@ def test_a_command_that_is_not_there_is_127(daemon: Daemon, container: Callable[
     answer = daemon.request("POST", f"/containers/{identifier}/start")
     assert answer.status == 400
     assert answer.message == (
-        "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed:"
-        " unable to start container process: error during container init:"
+        "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create"
+        " failed: unable to start container process: error during container init:"
         ' exec: "nosuchcmd": executable file not found in $PATH'
     )
     state = daemon.inspect(identifier)["State"]

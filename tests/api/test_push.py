@@ -55,13 +55,12 @@ def test_the_lines_and_the_event_of_a_push(daemon: Daemon, pushed) -> None:
 
 
 def test_credentials_come_in_the_header_or_in_the_body(daemon: Daemon, pushed) -> None:
-    """Clients of long ago sent them in the body; without either there is no push."""
+    """Clients of long ago sent them in the body; without either, or with what cannot be read, there are none."""
     target = f"/images/{pushed[0]}/push?tag=1"
     assert daemon.request("POST", target, {"username": "u"}).lines[-1]["aux"]["Tag"] == "1"
-    missing = daemon.request("POST", target)
-    assert missing.status == 400 and "missing X-Registry-Auth" in missing.json()["message"]
+    assert daemon.request("POST", target).lines[-1]["aux"]["Tag"] == "1"
     broken = daemon.request("POST", target, b"{", {"Content-Type": "application/json"})
-    assert broken.status == 400 and "missing X-Registry-Auth" in broken.json()["message"]
+    assert broken.lines[-1]["aux"]["Tag"] == "1"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,26 @@ readlink /proc/self/ns/pid > /dev/null; cut -d' ' -f5- /proc/self/mountinfo | so
 cat /etc/asked/* 2>&1; ls /sys/firmware 2>&1; cat /proc/sys/net/ipv4/ip_unprivileged_port_start
 """
 
-users = st.sampled_from(["", "0", "foo", "1000", "1000:10", "foo:wheel", ":wheel", "nobody", "x:y", "9" * 11, "007"])
+users = st.sampled_from(
+    [
+        "",
+        "0",
+        "foo",
+        "1000",
+        "1000:10",
+        "foo:wheel",
+        ":wheel",
+        "nobody",
+        "x:y",
+        "9" * 11,
+        "007",
+        "-1",
+        "0:-1",
+        "-",
+        "1:1:1",
+        "::",
+    ]
+)
 variables = st.sampled_from(["A=b", "A=c=d", "HOME=/x", "HOME=", "BAD", "PATH=", "É=é", "PATH=/tmp::/bin"])
 limits = st.sampled_from(
     [Rlimit("nofile", 5, 5), Rlimit("nofile", 99, 200), Rlimit("core", 9, 3), Rlimit("cpu", -1, -1)]

@@ -56,7 +56,9 @@ def test_without_files_numbers_still_work() -> None:
     ("user", "additional", "text"),
     [
         ("nobody-here", (), "unable to find user nobody-here: no matching entries in passwd file"),
-        ("-1", (), "unable to find user -1: no matching entries in passwd file"),
+        ("-1", (), "uids and gids must be in range 0-2147483647"),
+        ("0:-1", (), "uids and gids must be in range 0-2147483647"),
+        ("-", (), "unable to find user -: no matching entries in passwd file"),
         ("foo:nope", (), "unable to find group nope: no matching entries in group file"),
         ("", ("nope",), "unable to find group nope: no matching entries in group file"),
         ("4294967295", (), "uids and gids must be in range 0-2147483647"),

@@ -152,7 +152,7 @@ class LayerStore:
                 size, implied = self._unpack_into(number, io.BufferedReader(stream, _BUFFER))
             found = hashed()
             if diff_id and found != diff_id:
-                raise Invalid(f'wrong diff id calculated on extraction "{found}"')
+                raise Invalid(f'wrong diff id "{found}" calculated on extraction "{diff_id}"')
         layer = self._name(Layer(number, found, size))
         # A layer that existed already keeps its directories as its first image has them: other images use them too.
         return layer, implied if layer.number == number else ()

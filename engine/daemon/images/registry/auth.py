@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
-from engine.errors import Invalid, Unauthorized
+from engine.errors import EngineError, Forbidden, Invalid, SystemFailure, Unauthorized
 
 _CLIENT = "engine"
 TOKEN = "token function"
@@ -25,6 +25,10 @@ _HUB, _HUB_KEY = "docker.io", "https://index.docker.io/v1/"
 _LONGEST_CHALLENGES = 4096
 _CHALLENGE = re.compile(r"(?:^|,)\s*(?P<scheme>[A-Za-z][A-Za-z0-9-]*)(?=\s+[A-Za-z_-]+=|\s*$|\s*,)")
 _PARAMETER = re.compile(r'([A-Za-z_-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+
+
+class TokenRefused(Unauthorized):
+    """A token server has refused the credentials and said why; nothing is to be added to its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,9 @@ def _bearer(authorizer: Authorizer, parameters: dict[str, str]) -> str:
         status, document = authorizer.fetch(realm + mark + _query(asked), headers, None)
     token = document.get("token") or document.get("access_token")
     if status != 200 or not isinstance(token, str) or not _is_token(token):
-        raise Unauthorized(f"authorization failed: the token server answered {status}{_reason(document)}")
+        if authorizer.offline:  # a login, whose caller tells where it was tried
+            raise Unauthorized(f"authorization failed: the token server answered {status}{_reason(document)}")
+        raise _refusal(status, document, realm, "oauth" if credentials.username else "anonymous")
     kept = document.get("refresh_token") or credentials.identity_token
     authorizer.identity_token = kept if authorizer.offline and isinstance(kept, str) else ""
     return f"Bearer {token}"
@@ -205,6 +211,24 @@ def _query(asked: dict[str, str]) -> str:
     """The query of a token URL; each scope is a parameter of its own."""
     scopes = [("scope", scope) for scope in asked.get("scope", "").split()]
     return urllib.parse.urlencode([*((name, value) for name, value in asked.items() if name != "scope"), *scopes])
+
+
+def _refusal(status: int, document: Object, realm: str, kind: str) -> EngineError:
+    """What dockerd says where a token server gives no token: the server's own words, if it has any."""
+    details = document.get("details")
+    if document.get("errors"):
+        said = f"error from registry: {_reason(document).removeprefix(': ')}"
+        return TokenRefused(said) if status == 401 else Forbidden(said)
+    if isinstance(details, str) and details and status in (401, 403):
+        return (
+            TokenRefused(f"authentication required - {details}") if status == 401 else Forbidden(f"denied - {details}")
+        )
+    if status in (401, 403):
+        return Unauthorized(f"authorization failed: the token server answered {status}{_reason(document)}")
+    why = f"unexpected status from request to {realm}: {status}{_reason(document)}"
+    if status == 200:
+        why = "authorization server did not include a token in the response"
+    return SystemFailure(f"failed to authorize: failed to fetch {kind} token: {why}")
 
 
 def _reason(document: Object) -> str:

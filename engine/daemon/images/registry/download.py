@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from engine.daemon.images.content import Content, append
 from engine.daemon.images.registry.answer import Answer
-from engine.daemon.images.registry.reads import Registry
+from engine.daemon.images.registry.reads import Registry, uncommitted
 from engine.daemon.jsontext import Object
 from engine.daemon.streams import Buffer
 from engine.daemon.tar.space import NoSpace, check_space
@@ -310,7 +310,7 @@ class _Partial:
             if self._resumed:
                 self._resumed = False
                 raise SystemFailure(f"the resumed part of {self.digest} was wrong; it is downloaded again")
-            raise Invalid(f"unexpected commit digest {found}, expected {self.digest}: failed precondition")
+            raise Invalid(uncommitted("layer", found, self.digest))
 
     def _truncate(self) -> None:
         self.done, self._hasher = 0, hashlib.new(self._algorithm)

@@ -114,7 +114,7 @@ class Registry:
         if len(data) > documents.LARGEST_DOCUMENT:
             raise Invalid(f"the manifest is larger than {documents.LARGEST_DOCUMENT} bytes")
         if ":" in reference and reference.startswith("sha256:") and digest_of(data) != reference:
-            raise SystemFailure(f"unexpected manifest digest {digest_of(data)}, expected {reference}")
+            raise SystemFailure(uncommitted("manifest", digest_of(data), reference))
         return data, kind
 
     def tags(self) -> list[str]:
@@ -255,6 +255,12 @@ def registries(
         parts = urllib.parse.urlsplit(mirror if "://" in mirror else f"https://{mirror}")
         found.append(Registry(parts.netloc, parts.scheme, reference.path, insecure, Credentials()))
     return [*found, Registry(_OFFICIAL_HOST, "https", reference.path, insecure, Credentials.of(auth))]
+
+
+def uncommitted(kind: str, found: str, expected: str) -> str:
+    """Why bytes that do not have their digest are refused, in containerd's words. kind: `manifest` or `layer`"""
+    why = f"commit failed: unexpected commit digest {found}, expected {expected}: failed precondition"
+    return f'failed commit on ref "{kind}-{expected}": {why}'
 
 
 def _tags_of(data: bytes) -> list[str]:

@@ -17,15 +17,16 @@ from engine.daemon.images.content import digest_of
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.registry import download
+from engine.daemon.images.registry.auth import TokenRefused
 from engine.daemon.images.registry.fetching import Pace, fetch_layers
-from engine.daemon.images.registry.reads import Registry, registries
+from engine.daemon.images.registry.reads import Registry, registries, uncommitted
 from engine.daemon.images.registry.report import Progress, Report
 from engine.daemon.images.registry.transport import ConnectFailure
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.store import blobsources
 from engine.daemon.tar.space import NoSpace
-from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
+from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,8 @@ def first(
 def _unresolved(reference: Reference, error: EngineError, what: str) -> EngineError:
     """The error for a reference that no endpoint has resolved, in the words of dockerd (transcript 220)."""
     text = f'{what} "{reference.canonical}": '
+    if isinstance(error, TokenRefused | Forbidden):
+        return error
     if isinstance(error, NotFound):
         return NotFound(f"{text}{reference.canonical}: not found")
     if isinstance(error, Unauthorized) and "no basic auth credentials" not in str(error):
@@ -226,7 +229,7 @@ class _Pull:
         document = documents.load(data, "manifest")
         part = documents.descriptor(documents.media_type_of(document, kind), digest_of(data), len(data))
         if ":" in reference and part["digest"] != reference:
-            raise SystemFailure(f"unexpected manifest digest {part['digest']}, expected {reference}")
+            raise SystemFailure(uncommitted("manifest", part["digest"], reference))
         stack.enter_context(self._content.pinned([part["digest"]]))
         self._digests.append(part["digest"])
         if not self._content.has(part["digest"]):

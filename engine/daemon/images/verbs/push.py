@@ -17,6 +17,7 @@ from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.registry.atonce import UPLOADS
+from engine.daemon.images.registry.auth import TokenRefused
 from engine.daemon.images.registry.choice import Choice, Document, Fixed, Plan
 from engine.daemon.images.registry.download import Cancelled
 from engine.daemon.images.registry.report import Progress, Report
@@ -135,6 +136,8 @@ def _told_as_docker() -> Iterator[None]:
     """A context that puts a registry's refusal of a push into dockerd's words."""
     try:
         yield
+    except TokenRefused:
+        raise
     except Unauthorized as error:
         text = f"push access denied, repository does not exist or may require authorization: {error}"
         raise Unauthorized(text) from error

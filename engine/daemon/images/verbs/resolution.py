@@ -10,7 +10,7 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.reference import Reference, check_digest
-from engine.daemon.images.registry.reads import Registry
+from engine.daemon.images.registry.reads import Registry, uncommitted
 from engine.daemon.images.registry.transport import read_body
 from engine.daemon.images.verbs import pull
 from engine.daemon.jsontext import Object
@@ -56,7 +56,7 @@ def _chosen(
     digest, expected = digest_of(data), reference.digest
     for _ in range(_DEEPEST_INDEX + 1):
         if expected and digest_of(data) != expected:
-            raise SystemFailure(f"unexpected manifest digest {digest_of(data)}, expected {expected}")
+            raise SystemFailure(uncommitted("manifest", digest_of(data), expected))
         document = documents.load(data, "manifest")
         if documents.media_type_of(document, said) not in documents.INDEXES:
             config = _config(registry, document)

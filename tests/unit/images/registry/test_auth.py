@@ -4,8 +4,15 @@ import base64
 
 import pytest
 
-from engine.daemon.images.registry.auth import SCHEMES, Authorizer, Credentials, chosen, parse_challenges
-from engine.errors import Invalid, Unauthorized
+from engine.daemon.images.registry.auth import (
+    SCHEMES,
+    Authorizer,
+    Credentials,
+    TokenRefused,
+    chosen,
+    parse_challenges,
+)
+from engine.errors import Forbidden, Invalid, SystemFailure, Unauthorized
 
 BEARER = 'Bearer realm="https://auth/token",service="reg, istry",scope="repository:a/b:pull"'
 
@@ -77,7 +84,7 @@ def test_a_registry_token_is_used_as_it_is():
 
 @pytest.mark.parametrize("answer", [(401, {}), (200, {}), (200, {"token": 5}), (200, {"token": "a\r\nEvil: b"})])
 def test_a_token_server_that_gives_no_token_is_a_refusal(answer):
-    with pytest.raises(Unauthorized):
+    with pytest.raises(Unauthorized if answer[0] == 401 else SystemFailure):
         authorizer(Credentials(), answer).answer(parse_challenges(BEARER), "")
 
 
@@ -117,8 +124,30 @@ def test_what_no_header_can_hold_is_no_token(token):
     with pytest.raises(Invalid, match="registrytoken"):
         Credentials.of({"registrytoken": token})
     asked = authorizer(Credentials(), (200, {"token": token}))
-    with pytest.raises(Unauthorized, match="the token server answered 200"):
+    with pytest.raises(SystemFailure, match="failed to fetch anonymous token: authorization server did not include a"):
         asked.answer(parse_challenges(BEARER), "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        ((401, {"details": "bad user"}), TokenRefused, "authentication required - bad user"),
+        ((403, {"details": "bad user"}), Forbidden, "denied - bad user"),
+        ((404, {"errors": [{"code": "DENIED", "message": "no way"}]}), Forbidden, "error from registry: no way"),
+        ((401, {}), Unauthorized, "authorization failed: the token server answered 401"),
+        (
+            (500, {}),
+            SystemFailure,
+            "failed to authorize: failed to fetch oauth token: unexpected status from request to https://auth/token:"
+            " 500",
+        ),
+    ],
+)
+def test_a_refusal_of_a_token_server_is_told_in_dockers_words(answer, kind, text):
+    asked = authorizer(Credentials("u", "p"), answer)
+    with pytest.raises(kind) as caught:
+        asked.answer(parse_challenges(BEARER), "")
+    assert type(caught.value) is kind and str(caught.value) == text
 
 
 def test_a_realm_that_is_no_url_is_for_who_fetches_to_refuse():

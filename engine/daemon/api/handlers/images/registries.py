@@ -31,17 +31,15 @@ def push_(engine: DaemonParts, request: Request) -> None:
 
 def _credentials(request: Request) -> Object | None:
     """The client's credentials from the header, or from the body, where clients sent them before there
-    was the header.
+    was the header. What cannot be read is none, as in dockerd.
     """
     if HEADER in request.headers:
         return decode_auth(request.headers[HEADER])
     data = request.body.read(_LARGEST_AUTH)
-    if not data.strip():
-        raise Invalid("bad parameters and missing X-Registry-Auth: invalid X-Registry-Auth header: EOF")
     try:
-        return decode(data, AUTH_CONFIG)
-    except Invalid as error:
-        raise Invalid(f"bad parameters and missing X-Registry-Auth: {error}") from error
+        return decode(data, AUTH_CONFIG) if data.strip() else None
+    except Invalid:
+        return None
 
 
 def distribution_inspect(engine: DaemonParts, request: Request) -> Response:
