@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.setup import buildctl, compose, farguest, guest, gvisor, redis, zig
+from tests.setup import buildctl, compose, farguest, goregexp, guest, gvisor, redis, zig
 from tests.setup.booting import MACHINES
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -68,6 +68,7 @@ BUILT = {
     f"compose {compose.VERSION} and its buildx": compose.PROGRAMS,
     f"buildctl {buildctl.VERSION}": buildctl.PROGRAMS,
     "gVisor's runsc": gvisor.PROGRAMS,
+    "a program with Go's regexp": goregexp.PROGRAMS,
 }
 FUZZER = "atheris>=2.3"
 # libFuzzer's library has the version of its compiler in its name.

@@ -1,32 +1,27 @@
-"""Compiles the regular expressions that clients give in filters, and refuses those that could take too long to search
-with.
+"""The values of a filter that are regular expressions, as dockerd reads them.
 
-Pure. dockerd's engine for regular expressions takes linear time, Python's backtracks. So an expression that could take
-for ever is refused, and the time of all others is bounded by a small power of `MOST_SEARCHED`.
+Pure. A text passes that is one of the values, or in which one of them is found. A value that is no expression can still
+be the text itself. Go's expressions take linear time; Python's, which backtrack, would not.
 """
 
-import re
+from collections.abc import Callable, Iterable
 
-from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
 
-MOST_SEARCHED = 128
-"""The most characters of a text that are searched: no real name or id of a container is longer."""
+if TYPE_CHECKING:  # loaded by the first value that is more than a plain text
+    from engine.re2 import automaton
+else:
+    automaton = late("engine.re2.automaton")
 
-_LONGEST = 256
-
-_MOST_REPEATED = 3
-_NESTED = re.compile(r"\)[*+?{]|\\[1-9]|\(\?P=")
-_REPEATED = re.compile(r"[*+]|\{\d*,")
+_SPECIAL = frozenset("\\.+*?()|[]{}^$")
 
 
-def compile_pattern(value: str) -> re.Pattern[str]:
-    """The compiled expression; raises Invalid for one that nests repetitions, refers back, or repeats more than a few
-    times.
-    """
-    if len(value) > _LONGEST or _NESTED.search(value) or len(_REPEATED.findall(value)) > _MOST_REPEATED:
-        raise Invalid(f"invalid filter: the expression {value!r} could take too long")
-    try:
-        return re.compile(value)
-    except re.error:
-        # A text that is no valid expression can still be a name.
-        return re.compile(re.escape(value))
+def matcher(values: Iterable[str]) -> Callable[[str], bool]:
+    """Whether a text passes these values. Raises NotBuilt for expressions that are too large together."""
+    given = frozenset(values)
+    plain = [value for value in given if _SPECIAL.isdisjoint(value)]
+    expressions = [value for value in given if not _SPECIAL.isdisjoint(value)]
+    if not expressions:
+        return lambda text: text in given or any(value in text for value in plain)
+    found_in = automaton.Automaton(expressions, lenient=True).found_in
+    return lambda text: text in given or any(value in text for value in plain) or found_in(text)

@@ -9,10 +9,15 @@ from collections.abc import Callable
 
 from engine.dataclass import dataclass
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
+
+if TYPE_CHECKING:  # loaded by the first container that names attributes by a regular expression
+    from engine.re2 import automaton
+else:
+    automaton = late("engine.re2.automaton")
 
 OPTIONS = frozenset({"labels", "labels-regex", "env", "env-regex", "tag"})
 _SHORT = 12
-_SEARCHED = 128  # characters of a name to search: Python's regular expressions take more than linear time
 # No braces inside: otherwise each beginning would start a new search for an end.
 _ACTION = re.compile(r"\{\{-?([^{}]*?)-?\}\}")
 _FIELD = re.compile(r"\s*\.([A-Za-z_]\w*)\s*")
@@ -88,18 +93,9 @@ def extra(config: dict[str, str], described: Described) -> dict[str, str]:
         names = config.get(option, "").split(",") if config.get(option) else []
         found |= {name: values[name] for name in names if name in values}
         if pattern := config.get(f"{option}-regex"):
-            matches = _compiled(pattern)
-            found |= {name: value for name, value in values.items() if matches.search(name[:_SEARCHED])}
+            matches = automaton.Automaton([pattern]).found_in
+            found |= {name: value for name, value in values.items() if matches(name)}
     return dict(sorted(found.items()))
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, re.ASCII)
-    except re.error as error:
-        if "unterminated subpattern" in error.msg:
-            raise Invalid(f"error parsing regexp: missing closing ): `{pattern}`") from error
-        raise Invalid(f"error parsing regexp: {error.msg}: `{pattern}`") from error
 
 
 def of(config: dict[str, str], described: Described) -> dict[str, str]:

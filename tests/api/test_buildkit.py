@@ -179,7 +179,7 @@ def test_a_history_of_absurd_requests(daemon: Daemon, busybox: str) -> None:
             assert caught.value.status.code == ours.INVALID_ARGUMENT
         for wrong in (
             {"Limit": -1},
-            {"Filter": ["ref~=(a+)+"]},
+            {"Filter": ["ref~=(a+"]},
             {"Filter": ["x" * 100_000]},
             {"Filter": ["duration>"]},
         ):

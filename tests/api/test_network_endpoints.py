@@ -297,7 +297,9 @@ def test_the_filters_of_the_list(daemon: Daemon, network: Callable[..., str]) ->
     ours = {"filter-one", "filter-two"}
     assert filtered(daemon, name=["filter-"]) == ours
     assert filtered(daemon, name=["^filter-o"]) == {"filter-one"}
+    assert filtered(daemon, name=["^filter-(o|n|e)+$"]) == {"filter-one"}
     assert filtered(daemon, id=[one[:16]]) == {"filter-one"}
+    assert filtered(daemon, id=[f"^({one[:8]}|x){one[8:]}$"]) == {"filter-one"}
     assert filtered(daemon, label=["a=1", "b"]) == {"filter-one"}
     assert filtered(daemon, label=["a=2"]) == set()
     assert filtered(daemon, driver=["host", "null"]) == {"host", "none"}

@@ -18,6 +18,7 @@ OPEN_TO_ALL = (
     "engine.annotating",
     "engine.regex",
     "engine.redact",
+    "engine.re2",
     "engine.origin",
     "engine.tool",
 )
@@ -41,6 +42,7 @@ ROOMS = {
     "engine.dataclass": (),
     "engine.regex": (),
     "engine.redact": (),
+    "engine.re2": (),
     "engine.annotating": (),
     "engine.tool": (),
     # Runs before there is an engine.

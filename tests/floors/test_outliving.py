@@ -18,6 +18,7 @@ CHOSEN = {f"engine.monitor.{name}" for name in ("nativeprocess", "nativepump", "
 # Named in modules that both towers have, and called by the daemon alone.
 DAEMONS = {
     "engine.kernel.bpf": "it makes the cgroups, and their device programs",
+    "engine.re2.automaton": "it chooses a log's attributes before a container starts",
     "engine.sandbox.seccomp_profile": "it reads a client's profile; what a container gets is the finished program",
 }
 # The modules of the containers' tower that make a file, a directory or a socket on the host, and what.

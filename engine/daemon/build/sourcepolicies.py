@@ -2,12 +2,11 @@
 
 Pure. A rule names sources by `kind://name`. It allows or denies them, and the last rule that fits decides. Or it
 converts them to others, which are judged anew. A `*` in a rule stands for any text, which `$1`, `$2`, ... stand for in
-what a source is converted to. Expressions (REGEX) are refused, as they could take any time to match. Source: buildkit,
-sourcepolicy.
+what a source is converted to. A regular expression (REGEX) allows or denies. Source: buildkit, sourcepolicy.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.daemon.build import urls
 from engine.daemon.dockerfile import commands
@@ -26,16 +25,22 @@ _TAKEN = re.compile(r"\$(?:\{(?a:(\d{1,2}))\}|(?a:(\d{1,2})))")
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """An attribute that a source must have with this value, or with another one."""
+    """An attribute that a source must have with this value, or with another one, or with one that is found fitting."""
 
     key: str
     value: str
     equal: bool = True
+    found_in: Callable[[str], bool] | None = None
+
+    def holds(self, attributes: Mapping[str, str]) -> bool:
+        """Whether it does for a source with these."""
+        value = attributes.get(self.key, "")
+        return self.found_in(value) if self.found_in is not None else (value == self.value) == self.equal
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One rule. pattern: of sources; exact: a `*` in it is no wildcard
+    """One rule. pattern: of sources; exact: a `*` in it is no wildcard; found_in: what it is as an expression, if it is
 
     target, attributes: what a source is converted to; an empty target is the pattern
     """
@@ -46,6 +51,7 @@ class PolicyRule:
     constraints: tuple[Constraint, ...] = ()
     target: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)
+    found_in: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +150,19 @@ def checked(rules: Sequence[PolicyRule]) -> SourcePolicy:
     for rule in rules:
         if max(len(rule.pattern), len(rule.target)) > _LONGEST:
             raise Invalid("a rule of the source policy is too long")
-        if not rule.exact and "**" in rule.pattern:
+        if not rule.exact and rule.found_in is None and "**" in rule.pattern:
             raise Invalid(f'failed to translate wildcard {quoted(rule.pattern)} to regexp: invalid wildcard: "**"')
     return SourcePolicy(tuple(rules))
 
 
 def _fits(rule: PolicyRule, identifier: str, attributes: Mapping[str, str]) -> list[str] | None:
     """The texts that the stars of the rule stand for; None where the rule is not about this source."""
-    if any((attributes.get(each.key, "") == each.value) != each.equal for each in rule.constraints):
+    if not all(each.holds(attributes) for each in rule.constraints):
         return None
     if rule.pattern == identifier:
         return ["*"] * rule.pattern.count("*")
+    if rule.found_in is not None:
+        return [] if rule.found_in(identifier) else None
     return None if rule.exact else _stars(rule.pattern, identifier)
 
 

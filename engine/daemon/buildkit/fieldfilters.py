@@ -2,8 +2,7 @@
 
 Pure. The language is that of containerd's package filters (github.com/containerd/containerd, pkg/filters): selectors
 joined by commas, which must all hold, of a field alone (it is there) or a field, `==`, `!=` or `~=`, and a value. A
-field is words joined by dots; a word or value may be quoted as in Go. Of several texts one has to hold. The regular
-expressions of `~=` run over hostile texts in Python, so only a plain part of their language is taken.
+field is words joined by dots; a word or value may be quoted as in Go. Of several texts one has to hold.
 """
 
 import re
@@ -11,22 +10,20 @@ from collections.abc import Callable, Iterable
 
 from engine.errors import Invalid
 from engine.literals import quoted
+from engine.re2.automaton import Automaton
 
 Fields = Callable[[tuple[str, ...]], str | None]
 """The value of a field, by its words; None where the thing does not have it."""
 Filter = Callable[[Fields], bool]
 
 _MOST = 64 * 1024  # characters of all texts
+_MOST_EXPRESSIONS = 16
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _VALUE = re.compile(r"[^\s,\"'`|/][^\s,]*")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"|`([^`]*)`')
 _SLASHED = re.compile(r"/((?:[^/\\]|\\.)*)/|\|([^|]*)\|")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _OPERATORS = ("==", "!=", "~=")
-# Characters, a dot, sets, and one repetition of each: what needs no search among exponentially many ways.
-_PLAIN = re.compile(r"\^?(?:(?:\\[.\\/\-+*?\[\](){}^$|]|\[[^\[\]\\]+\]|[^\\\[\](){}*+?|^$])[*+?]?)*\$?")
-_MOST_REPEATED = 3
-_LONGEST_MATCHED = 4096
 
 
 def compiled(texts: Iterable[str]) -> Filter:
@@ -34,6 +31,8 @@ def compiled(texts: Iterable[str]) -> Filter:
     given = list(texts)
     if sum(map(len, given)) > _MOST:
         raise Invalid("the filters are too long")
+    if sum(text.count("~=") for text in given) > _MOST_EXPRESSIONS:
+        raise Invalid(f"the filters have more than {_MOST_EXPRESSIONS} regular expressions")
     found = [_Reader(text).selectors() for text in given]
     return lambda fields: not found or any(all(test(fields) for test in tests) for tests in found)
 
@@ -108,17 +107,12 @@ class _Reader:
             raise self._fault("expected value or quoted")
         return found
 
-    def _expression(self) -> re.Pattern[str]:
+    def _expression(self) -> Automaton:
         text = self._found(_SLASHED, _QUOTED, _VALUE)
         if text is None:
             raise self._fault("expected value or quoted")
-        if not _PLAIN.fullmatch(text) or sum(map(text.count, "*+?")) > _MOST_REPEATED:
-            raise self._fault("only a plain regular expression is understood, without groups or alternatives")
-        try:
-            return re.compile(text)
-        except re.error as error:
-            raise self._fault(f"invalid regular expression ({error})") from error
+        return Automaton([text])
 
 
-def _matching(key: tuple[str, ...], pattern: re.Pattern[str]) -> Filter:
-    return lambda fields: (found := fields(key)) is not None and bool(pattern.search(found[:_LONGEST_MATCHED]))
+def _matching(key: tuple[str, ...], pattern: Automaton) -> Filter:
+    return lambda fields: (found := fields(key)) is not None and pattern.found_in(found)

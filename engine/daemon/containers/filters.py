@@ -11,7 +11,7 @@ from engine.daemon.containers.ports import open_ports
 from engine.daemon.containers.record import Container, State
 from engine.daemon.network.record import Published
 from engine.daemon.parts import ContainerParts
-from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
+from engine.daemon.patterns import matcher
 from engine.errors import Invalid, NotFound
 from engine.literals import LAST_PORT, integer
 
@@ -48,10 +48,8 @@ def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Compile:
     """A filter whose values are regular expressions, searched for anywhere in the container's texts."""
 
     def compile_values(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
-        patterns = [compile_pattern(value) for value in values]
-        return lambda container, _state: any(
-            pattern.search(candidate[:MOST_SEARCHED]) for candidate in text(container) for pattern in patterns
-        )
+        passes = matcher(values)
+        return lambda container, _state: any(map(passes, text(container)))
 
     return compile_values
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from engine.daemon.network.record import Network
-from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
+from engine.daemon.patterns import matcher
 from engine.errors import Invalid
 from engine.late import TYPE_CHECKING, late
 
@@ -58,8 +58,8 @@ def _type(values: Values) -> Match:
 
 def _pattern(text: Callable[[Network], str]) -> Callable[[Values], Match]:
     def compile_values(values: Values) -> Match:
-        patterns = [compile_pattern(value) for value in values]
-        return lambda network: any(pattern.search(text(network)[:MOST_SEARCHED]) for pattern in patterns)
+        passes = matcher(values)
+        return lambda network: passes(text(network))
 
     return compile_values
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.daemon.clock import SECOND, rfc3339
-from engine.daemon.patterns import MOST_SEARCHED, compile_pattern
+from engine.daemon.patterns import matcher
 from engine.daemon.volumes.store import Volumes
 from engine.daemon.volumes.volume import Volume
 from engine.errors import Invalid
@@ -83,8 +83,8 @@ def _driver(_volumes: Volumes, values: tuple[str, ...]) -> Match:
 
 
 def _name(_volumes: Volumes, values: tuple[str, ...]) -> Match:
-    patterns = [compile_pattern(value) for value in values]
-    return lambda volume: any(pattern.search(volume.name[:MOST_SEARCHED]) for pattern in patterns)
+    passes = matcher(values)
+    return lambda volume: passes(volume.name)
 
 
 def _has(volume: Volume, label: str) -> bool:

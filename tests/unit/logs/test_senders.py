@@ -151,6 +151,13 @@ def test_attributes_are_those_that_the_options_name():
     assert gojson.attributes({}) == b""
     with pytest.raises(Invalid, match=r"error parsing regexp: missing closing \): `\(`"):
         attributes.extra({"env-regex": "("}, ONE)
+    assert attributes.extra({"env-regex": "^(A|B(C|D))$", "labels-regex": "(m|.)*n$"}, ONE) == {
+        "A": "1",
+        "BC": "2=3",
+        "m.n": "y",
+    }
+    with pytest.raises(Invalid, match="invalid nested repetition operator: `\\*\\*`"):
+        attributes.extra({"labels-regex": "a**"}, ONE)
 
 
 def cut(chunks):

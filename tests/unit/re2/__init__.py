@@ -1,0 +1,1 @@
+"""The regular expressions of filters."""
