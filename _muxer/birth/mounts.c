@@ -305,7 +305,8 @@ int be_staged(struct birth *birth, const char *place) {
     return 0;
 }
 
-/* Shows the hierarchies of version 1, each below the tmpfs that is mounted already (engine/sandbox/cgroups/view.py). */
+/* Shows the hierarchies beside version 1, each below the tmpfs that is mounted already (engine/sandbox/cgroups/view.py);
+ * of each come its name, its kind of file system and its options. */
 STEP(HIERARCHIES) {
     struct cursor *fields = &birth->fields;
     const char *target = text(fields);
@@ -315,14 +316,14 @@ STEP(HIERARCHIES) {
     int top = open_beneath(birth->root, target, O_PATH, 0, RESOLVE_LINKS_INSIDE);
     if (top < 0) return top;
     if (fchdir(top) < 0) return -errno;
-    for (int64_t i = 0; i < count && !fields->broken; i++) {
-        const char *hierarchy = text(fields);
+    for (int64_t i = 0; i < count && !fields->broken; i += 3) {
+        const char *hierarchy = text(fields), *kind = text(fields), *options = text(fields);
         char names[256], *rest = names, *name;
         if (mkdir(hierarchy, 0755) < 0) return -errno;
         snprintf(names, sizeof names, "%s", hierarchy);
         while (strchr(hierarchy, ',') && (name = strsep(&rest, ",")))
             if (symlink(hierarchy, name) < 0) return -errno;
-        if (mount("cgroup", hierarchy, "cgroup", flags, hierarchy) < 0) return -errno;
+        if (mount("cgroup", hierarchy, kind, flags, options) < 0) return -errno;
     }
     if (read_only && set_attributes(top, 0, (struct attributes){ATTRIBUTE_READ_ONLY, 0, 0, 0}) < 0) return -errno;
     close(top);

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from engine.errors import Invalid
 from engine.kernel import syscalls, userns
 from engine.sandbox import capabilities, devices, limits, masks, mounts, namespaces, stage, sysctls
+from engine.sandbox.cgroups import view
 from engine.sandbox.spec import Device, Mount, Rlimit, Sandbox
 
 STEPS: tuple[tuple[str, str], ...] = (
@@ -373,9 +374,7 @@ def _cgroups(sandbox: Sandbox, mount: Mount) -> Iterable[bytes]:
         raise Other("the host's view of version 1")
     flags = tuple(name for name in mount.flags if name != "ro")
     yield _mount(Mount("tmpfs", "tmpfs", mount.target, flags, "mode=755,size=64k"))
-    hierarchies = tuple(
-        os.path.dirname(entry).removeprefix(f"{_HIERARCHIES}/").partition("/")[0] for entry in sandbox.cgroups
-    )
+    hierarchies = tuple(text for entry in sandbox.cgroups for text in view.described(os.path.dirname(entry)))
     bits = sum(mounts.FLAGS[name] for name in mount.flags)
     yield record("HIERARCHIES", mount.target, bits, "ro" in mount.flags, hierarchies)
 

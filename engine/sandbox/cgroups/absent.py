@@ -30,7 +30,7 @@ class NoCgroups(Cgroups):
         """None."""
         return ()
 
-    def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+    def entries(self, id: str, parent: str = PARENT, *, running: bool = False) -> tuple[str, ...]:
         """None: process 1 stays where it is."""
         return ()
 

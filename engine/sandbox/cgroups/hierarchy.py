@@ -133,6 +133,8 @@ class Cgroups(ABC):
     driver: `systemd` where systemd makes the cgroups of new containers (see `scopes`), else `cgroupfs`
     slice: with the driver `systemd` the parent of containers that ask for none
     holds_processes: a container's processes, however many, can be found, frozen and killed by its cgroup
+    hasten: called in another thread, has the kernel wait now for what entering would wait for (see above)
+    grown: a hierarchy was mounted since the daemon's start, which a process with older mounts may not see
     controllers: all that can be used; features: which kinds of limit work, of `memory`, `swap`, `memory_reservation`,
         `memory_swappiness`, `oom_kill_disable`, `pids`, `cpu_shares`, `cpu_cfs`, `cpu_rt`, `cpuset`, `blkio_weight`,
         `blkio_weight_device`, `blkio_throttle`
@@ -141,6 +143,8 @@ class Cgroups(ABC):
     version = ""
     hybrid = False
     holds_processes = True
+    hasten: Callable[[], None] | None = None
+    grown = False
     driver = "cgroupfs"
     slice = slices.DEFAULT
 
@@ -182,8 +186,11 @@ class Cgroups(ABC):
         """The cgroup's directory in each hierarchy that is used, as host paths."""
 
     @abstractmethod
-    def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
-        """The files into which process 1, single-threaded, writes "0" to enter: for `Sandbox.cgroups`."""
+    def entries(self, id: str, parent: str = PARENT, *, running: bool = False) -> tuple[str, ...]:
+        """The files into which process 1, single-threaded, writes "0" to enter: for `Sandbox.cgroups`.
+
+        running: the container runs already, and another process is to enter
+        """
 
     def create(
         self,

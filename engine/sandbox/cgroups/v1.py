@@ -1,10 +1,12 @@
 """Cgroups version 1, also on hybrid hosts: one hierarchy for each controller, or for a few controllers mounted
 together.
 
-Runs in the daemon, through `cgroups.detect`. On hybrid hosts the controllers are here and version 2 only names
-processes: it is left alone, since entering it costs a grace period and limits nothing.
+Runs in the daemon, through `cgroups.detect`. A container is in all hierarchies, also in those that limit nothing: those
+with a name alone (`name=systemd`), those whose controllers the engine does not set, and on hybrid hosts version 2. A
+systemd in a container would else take the host's cgroups for its own, and leave its limits for them.
 """
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable
@@ -30,19 +32,25 @@ _FEATURES = {
 # The root itself has no weight: these files show that every other cgroup has one, by older and newer names of the
 # kernel.
 _WEIGHTS = {"blkio/blkio.leaf_weight": "blkio.", "blkio/blkio.bfq.io_serviced": "blkio.bfq."}
+_THREADS, _PROCESSES = "tasks", "cgroup.procs"
 _UNLIMITED_RT = "950000"
 _LATEST_FROZEN = 10.0
 
 
 def detect(root: str) -> "CgroupsV1":
     """The hierarchies mounted at `root`/<controller>[,<controller>]; links beside them are passed over."""
-    hierarchies: dict[str, frozenset[str]] = {}
+    wanted = {name: _WANTED.intersection(name.split(",")) for name, file in _mounted(root) if file == _THREADS}
+    return CgroupsV1(root, {name: frozenset(controllers) for name, controllers in wanted.items() if controllers})
+
+
+def _mounted(root: str) -> list[tuple[str, str]]:
+    """The directories of all hierarchies below the root, by name, and the file by which each takes a process."""
     with os.scandir(root) as entries:
-        for entry in entries:
-            wanted = _WANTED.intersection(entry.name.split(","))
-            if wanted and entry.is_dir(follow_symlinks=False) and os.path.exists(f"{entry.path}/tasks"):
-                hierarchies[entry.name] = frozenset(wanted)
-    return CgroupsV1(root, hierarchies)
+        names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    files = {
+        name: [file for file in (_THREADS, _PROCESSES) if os.path.exists(f"{root}/{name}/{file}")] for name in names
+    }
+    return [(name, found[0]) for name, found in files.items() if found]
 
 
 class CgroupsV1(Cgroups):
@@ -54,6 +62,7 @@ class CgroupsV1(Cgroups):
         """hierarchies: directory name below `root` -> the controllers that are used there."""
         self._mounts = {controller: f"{root}/{name}" for name, group in hierarchies.items() for controller in group}
         self._hierarchies = tuple(f"{root}/{name}" for name in sorted(hierarchies))
+        self._others: tuple[tuple[str, str], ...] = ()
         features = {feature for feature, file in _FEATURES.items() if self._has(file)}
         self._real_time: tuple[tuple[str, str], ...] = ()
         # The root of the hierarchy has no pids.max of its own.
@@ -62,12 +71,31 @@ class CgroupsV1(Cgroups):
         if self._weight:
             features.update({"blkio_weight", "blkio_weight_device"})
         super().__init__(root, frozenset(self._mounts), frozenset(features))
+        self._known: frozenset[tuple[str, str]] = frozenset()
+        self._find_others()
+        self._known, self.grown = frozenset(self._others), False
         self.hybrid = os.path.exists(f"{root}/unified/cgroup.controllers")
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where the hierarchies are mounted."""
+        """Where the hierarchies are mounted that have controllers of the engine's."""
         return self._hierarchies
+
+    def _find_others(self) -> None:
+        """Find the other hierarchies that can be written, with the file by which each takes a process.
+
+        Where one was unmounted, programs may have written into the directory that it has left.
+        """
+        places = ((f"{self.root}/{name}", file) for name, file in _mounted(self.root))
+        others = [
+            (place, file)
+            for place, file in places
+            if place not in self._hierarchies and os.path.ismount(place) and os.access(place, os.W_OK)
+        ]
+        self.grown = self.grown or not self._known.issuperset(others)
+        self._others = tuple(others)
+        # Version 2 is the only one that takes time to enter.
+        self.hasten = self._wait_ahead if any(file == _PROCESSES for _, file in others) else None
 
     @property
     def guards_devices(self) -> bool:
@@ -78,14 +106,30 @@ class CgroupsV1(Cgroups):
         controller, _, name = file.partition("/")
         return controller in self._mounts and os.path.exists(f"{self._mounts[controller]}/{name}")
 
-    def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
-        """The container's directory in each of the hierarchies."""
-        path = self.path_text(id, parent)
-        return tuple(f"{mount}{path}" for mount in self._hierarchies)
+    def _wait_ahead(self) -> None:
+        """Put this process where it is: for a grace period after that the next one enters without waiting."""
+        with contextlib.suppress(OSError):  # it helps, or it does not
+            own = next(line[3:] for line in read("/proc/self/cgroup").splitlines() if line.startswith("0::"))
+            place = next(place for place, file in self._others if file == _PROCESSES)
+            write(f"{place}{own.rstrip('/')}/{_PROCESSES}", "0")
 
-    def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
-        """The file `tasks` of each of them, which takes a thread."""
-        return tuple(f"{directory}/tasks" for directory in self.directories(id, parent))
+    def directories(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+        """The container's directory in each of the hierarchies, first in those with controllers of the engine's."""
+        path = self.path_text(id, parent)
+        return tuple(f"{mount}{path}" for mount in (*self._hierarchies, *(mount for mount, _ in self._others)))
+
+    def entries(self, id: str, parent: str = PARENT, *, running: bool = False) -> tuple[str, ...]:
+        """The file `tasks` of each of them, which takes a thread, and of version 2 `cgroup.procs`.
+
+        One that was mounted while the container ran, or before an engine that did not know it, does not have it.
+        """
+        self._find_others()
+        path = self.path_text(id, parent)
+        others = (f"{mount}{path}/{file}" for mount, file in self._others)
+        return (
+            *(f"{mount}{path}/{_THREADS}" for mount in self._hierarchies),
+            *(entry for entry in others if not running or os.path.exists(entry)),
+        )
 
     def oom_killed(self, id: str, parent: str = PARENT) -> bool:
         """Whether the memory controller has killed a process here; the kernel counts this since Linux 4.13."""
@@ -96,7 +140,7 @@ class CgroupsV1(Cgroups):
 
     def _create(self, id: str, limits: Limits, parent: str, devices: tuple[str, ...] | None, pid: int) -> None:
         path = self.path_text(id, parent)
-        for mount in self._hierarchies:
+        for mount in (*self._hierarchies, *(mount for mount, _ in self._others)):
             try:
                 os.mkdir(f"{mount}{path}", 0o755)
             except FileNotFoundError:

@@ -121,7 +121,7 @@ class CgroupsV2(Cgroups):
         """The container's one directory."""
         return (f"{self.root}{self.path_text(id, parent)}",)
 
-    def entries(self, id: str, parent: str = PARENT) -> tuple[str, ...]:
+    def entries(self, id: str, parent: str = PARENT, *, running: bool = False) -> tuple[str, ...]:
         """The cgroup's file `cgroup.procs`."""
         return tuple(f"{directory}/cgroup.procs" for directory in self.directories(id, parent))
 

@@ -77,6 +77,8 @@ class FakeCgroups:
     slice = "system.slice"
     features = frozenset({"cpu_cfs", "cpu_rt"})
     holds_processes = guards_devices = True
+    grown = False
+    hasten = None
 
     def begins_with_process(self, parent: str) -> bool:
         """It begins empty."""

@@ -379,3 +379,28 @@ def test_somebody_elses_parent_without_cpus_gets_them(v1: Path) -> None:
     found.create("x", Limits(), "/theirs")
     for where in ("theirs", "theirs/x"):
         assert (v1 / "cpuset" / where / "cpuset.cpus").read_text() == "0-3"
+
+
+def test_hierarchies_without_a_controller_of_the_engines_are_entered_too(
+    v1: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mount(name: str, file: str) -> None:
+        (v1 / name).mkdir()
+        (v1 / name / file).touch()
+
+    mount("systemd", "tasks")
+    mount("unified", "cgroup.procs")
+    mount("left", "cgroup.procs")
+    there = {f"{v1}/systemd", f"{v1}/unified", f"{v1}/later"}
+    monkeypatch.setattr(os.path, "ismount", there.__contains__)
+    found = detection.detect(str(v1))
+    assert not found.grown and found.hasten is not None
+    others = [f"{v1}/systemd/engine/x/tasks", f"{v1}/unified/engine/x/cgroup.procs"]
+    assert list(found.entries("x")[-2:]) == others and not any("left" in entry for entry in found.entries("x"))
+    found.create("x", Limits())
+    assert all(os.path.exists(os.path.dirname(entry)) for entry in others) and not (v1 / "left/engine").exists()
+    mount("later", "tasks")
+    assert not any("later" in entry for entry in found.entries("x", running=True)) and found.grown
+    assert f"{v1}/later/engine/y/tasks" in found.entries("y")
+    found.remove("x")
+    assert not any(os.path.exists(directory) for directory in found.directories("x"))

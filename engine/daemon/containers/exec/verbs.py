@@ -25,7 +25,7 @@ from engine.daemon.containers.security import lacking, specify, tracers
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.parts import ExecParts
-from engine.daemon.runtime import births, signalling
+from engine.daemon.runtime import births, signalling, worker
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
 from engine.dataclass import dataclass
@@ -107,6 +107,8 @@ def create(engine: ExecParts, container: Container, asked: Object) -> Exec:
 
 
 def _register(engine: ExecParts, container: Container, command: Command) -> Exec:
+    if engine.cgroups.hasten is not None:
+        worker.begin("cgroups", engine.cgroups.hasten)
     made = Exec(os.urandom(32).hex(), container, command)
     engine.execs.add(made)
     announce(engine, container, f"exec_create: {command.text}", execID=made.id)

@@ -202,7 +202,7 @@ def _by_runtime(
 
 def process_of(engine: ProcessParts, container: Container) -> Sandbox:
     """The sandbox of a further process of the container (see `engine.birth.join`), without its command and user."""
-    made = Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container))
+    made = Sandbox(container.id, Root("", (), "", ""), (), (), (), **_rights(engine, container, running=True))
     ids = runids.of(engine, container)
     return made if ids is None else replace(made, uids=ids.users, gids=ids.groups)
 
@@ -222,7 +222,7 @@ class _Rights(TypedDict):
     label: str
 
 
-def _rights(engine: ProcessParts, container: Container) -> _Rights:
+def _rights(engine: ProcessParts, container: Container, *, running: bool = False) -> _Rights:
     host_config = container.host_config
     asked = capabilities.effective(host_config["CapAdd"], host_config["CapDrop"], host_config["Privileged"])
     names = lacking.rights(engine.cgroups, host_config, asked)
@@ -234,7 +234,7 @@ def _rights(engine: ProcessParts, container: Container) -> _Rights:
         "seccomp": walls.filter_of(host_config, names, profile),
         "rlimits": resources.rlimits_of(host_config, engine.settings.default_ulimits),
         "oom_score_adj": host_config["OomScoreAdj"] or _OWN_OOM_SCORE,
-        "cgroups": engine.cgroups.entries(container.id, cgroupparent.of(container)),
+        "cgroups": engine.cgroups.entries(container.id, cgroupparent.of(container), running=running),
         "seccomp_flags": walls.filter_flags_of(host_config, profile),
         "apparmor": confinement.ready(walls.apparmor_of(host_config)),
         "label": _labels_of(container)[0],

@@ -19,7 +19,7 @@ from engine.daemon.containers.security import cgroupparent, copied, joins, runid
 from engine.daemon.containers.verbs import remove, wait
 from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
-from engine.daemon.runtime import births, signalling
+from engine.daemon.runtime import births, signalling, worker
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import BY_RUNC, NOT_CREATED, MonitorLost, StartFailure
 from engine.daemon.tar.trees import remove_path
@@ -117,6 +117,8 @@ def _take_back(engine: ContainerParts, container: Container, started: Started, b
 
 
 def _launch(engine: ContainerParts, container: Container) -> Started:
+    if engine.cgroups.hasten is not None:
+        worker.begin("cgroups", engine.cgroups.hasten)
     joins.take_name(engine, container)
     settings = engine.settings
     where = paths.of(settings.data_root, settings.exec_root, container.id)
@@ -166,8 +168,9 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
             raise
 
     try:
+        ordinary = stage.suits(wanted) and not wanted.runtime and request.log.forward is None
         try:
-            return ask(ordinary=stage.suits(wanted) and not wanted.runtime and request.log.forward is None)
+            return ask(ordinary=ordinary and not engine.cgroups.grown)
         except MonitorLost as error:
             # A program may have killed the spare that took the request, so the start is made once more, and not by a
             # spare.

@@ -325,7 +325,7 @@ def test_what_the_host_cannot_do_is_taken_out_of_what_is_shown() -> None:
 
 def test_further_processes_have_the_rights_of_the_first(tmp_path: Path) -> None:
     engine = make_engine(tmp_path)
-    engine.cgroups.entries = lambda *of: ("/x/tasks",)
+    engine.cgroups.entries = lambda *of, running: ("/x/tasks",)
     made = running(engine, "one", SecurityOpt=["no-new-privileges"], OomScoreAdj=5)
     process = specify.process_of(engine, made)
     assert (process.no_new_privileges, process.oom_score_adj, process.cgroups) == (True, 5, ("/x/tasks",))

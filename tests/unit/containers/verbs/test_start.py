@@ -115,7 +115,7 @@ class Scopes(FakeCgroups):
         """Of a slice."""
         return parent.endswith(".slice")
 
-    def entries(self, *of: str) -> tuple[str, ...]:
+    def entries(self, *of: str, running: bool = False) -> tuple[str, ...]:
         """What an exec enters."""
         return ("/cgroup.procs",)
 
