@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--engines", default="", help=f"which of {engines}; all that are installed when not given")
     options.add_argument("--repeats", type=int, default=100, help="how often a flow is timed at the most (100)")
     options.add_argument("--megabytes", type=int, default=128, help="size of the logs and streams (128)")
-    options.add_argument("--output", type=Path, default=HERE / "results", help="directory for the files written")
+    options.add_argument("--output", type=Path, default=results.OUTPUT, help="directory for the files written")
     options.add_argument("--show", type=Path, metavar="JSON", help="measure nothing, show and draw an earlier run")
     options.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     return options

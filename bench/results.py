@@ -12,6 +12,9 @@ from typing import Protocol
 
 from bench.cases import BEST_PEER, BY_KEY, CASES, OURS, Case, Goal
 
+OUTPUT = Path(__file__).parent.parent / ".benchmarks"
+"""Where a run is written that is not to be kept in the tree."""
+
 
 class Record(Protocol):
     """A function that keeps the samples of one cell, given in the case's unit. detail: more figures, by name"""

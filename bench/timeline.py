@@ -1,7 +1,7 @@
 """The command `python3 -m bench.timeline` draws every process of one container's life on one line of time.
 
 It starts an engine of its own, runs the flow of `flow` some times while perf(1) records the scheduler, and takes
-the flow whose length is the median. It writes bench/results/flow.svg (`--output`) and prints what each process took. It
+the flow whose length is the median. It writes .benchmarks/flow.svg (`--output`) and prints what each process took. It
 needs root and perf, and whatever the bench needs.
 """
 
@@ -16,12 +16,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import image, lanes, peers, switches
+from bench import image, lanes, peers, results, switches
 from bench.flow import STEPS, Flow
 from bench.lanes import Lane
 from bench.peers import Daemon, Peer
 
-HERE = Path(__file__).parent
 WARMUP = 10
 FLOWS = 41
 PAUSE = 0.05  # between two flows, so that each finds the engine at rest
@@ -35,7 +34,7 @@ def main(arguments: list[str]) -> int:
     options = argparse.ArgumentParser(prog="python3 -m bench.timeline", description=__doc__.split("\n")[0])
     options.add_argument("--network", default="none", choices=("none", "host", "bridge"), help="of the container")
     options.add_argument("--pure", action="store_true", help="an engine without its C part")
-    options.add_argument("--output", type=Path, default=HERE / "results" / "flow.svg", help="the file written")
+    options.add_argument("--output", type=Path, default=results.OUTPUT / "flow.svg", help="the file written")
     chosen = options.parse_args(arguments)
     if os.geteuid() != 0 or shutil.which("perf") is None:
         options.error("root and perf are needed")
@@ -44,6 +43,7 @@ def main(arguments: list[str]) -> int:
         picture, table = draw(workshop, chosen.network, peers.PURE if chosen.pure else peers.BY_NAME["engine"])
     finally:
         shutil.rmtree(workshop)
+    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(picture)
     print(f"{table}\nwritten: {chosen.output}")
     return 0
