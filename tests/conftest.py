@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.harness import ambient
 from tests.harness.amounts import amount
 from tests.harness.barred import possible
 
@@ -33,6 +34,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tests")
 AS_USER = os.environ.get("ENGINE_TEST_USER", "") == "1"  # the daemons are a user's own
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
+ambient.forget()
 _kill = os.kill
 
 

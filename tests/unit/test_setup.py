@@ -1,11 +1,13 @@
 """What the tests' own set-up and the benchmarks may write, and what of the host's programs they may take."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from bench import __main__ as benchmarks
 from tests import __main__ as setup
+from tests.harness import ambient
 
 
 def test_a_run_of_the_benchmarks_writes_only_what_git_ignores() -> None:
@@ -36,3 +38,20 @@ def test_debians_client_is_unpacked_where_the_host_has_one(monkeypatch: pytest.M
     chosen.clear()
     setup.install_packages()
     assert chosen == ["zsh", "zsh-common"]
+
+
+def test_what_a_shell_tells_other_programs_is_forgotten() -> None:
+    told = ("DOCKER_HOST", "http_proxy", "HTTPS_PROXY", "LC_ALL", "TZ", "LISTEN_FDS", "XDG_RUNTIME_DIR", "COMPOSE_FILE")
+    kept = {
+        "PATH": "/bin",
+        "HOME": "/root",
+        "XDG_CACHE_HOME": "/c",
+        "ENGINE_TEST_MUXER": "c",
+        "CI": "1",
+        "TERM": "dumb",
+    }
+    environment = {**dict.fromkeys(told, "x"), **kept}
+    ambient.forget(environment)
+    assert environment == kept
+    assert not [name for name in os.environ if ambient.FOREIGN.fullmatch(name)]
+    assert os.umask(ambient.UMASK) == ambient.UMASK
