@@ -47,9 +47,9 @@ def bind(source: Path | str, target: str, **values: object) -> dict:
     return {"Type": "bind", "Source": str(source), "Target": target, **values}
 
 
-def refused(daemon: Daemon, host_config: dict, *argv: str) -> tuple[int, str]:
+def refused(daemon: Daemon, host_config: dict, *argv: str, image: str = "busybox") -> tuple[int, str]:
     """Status and text of a create, or of a start, that is refused."""
-    body = {"Image": "busybox", "Cmd": list(argv) or ["true"], "HostConfig": host_config}
+    body = {"Image": image, "Cmd": list(argv) or ["true"], "HostConfig": host_config}
     answer = daemon.request("POST", "/containers/create", body)
     if answer.status != 201:
         return answer.status, answer.message

@@ -109,6 +109,36 @@ def test_a_subpath_shows_that_part_of_a_volume(daemon, busybox, volume):
         assert daemon.shell(script, HostConfig=host(Mounts=[mount])) == "x"
 
 
+def part_of(name: str, subpath: str, **options: object) -> dict:
+    """A mount of a part of a volume at /data."""
+    return {"Type": "volume", "Source": name, "Target": "/data", "VolumeOptions": {"Subpath": subpath, **options}}
+
+
+@pytest.mark.parametrize("kind", ["plain", "bound"])
+def test_a_part_of_a_volume_is_filled_from_the_image(daemon, filled, volume, tmp_path, kind):
+    """As a volume is: only where it is empty, and unless it is not to be; the rest of the volume is left alone."""
+    bound = {"DriverOpts": {"type": "none", "o": "bind", "device": str(tmp_path)}} if kind == "bound" else {}
+    name = volume(**bound)
+    made = "mkdir -p /v/part /v/other /v/full; touch /v/full/mine; ln -s part /v/link; ln -s / /v/out; touch /v/file"
+    daemon.shell(made, HostConfig=host(Binds=[f"{name}:/v"]))
+    says = "stat -c %a /data; ls /data"
+    assert daemon.shell(says, Image=filled, HostConfig=host(Mounts=[part_of(name, "full")])).split() == ["755", "mine"]
+    nothing = part_of(name, "other", NoCopy=True)
+    assert daemon.shell(says, Image=filled, HostConfig=host(Mounts=[nothing])).split() == ["755"]
+    for subpath in ("part", "link"):
+        said = daemon.shell(says, Image=filled, HostConfig=host(Mounts=[part_of(name, subpath)]))
+        assert said.split() == ["1770", "deeper", "file", "link"]
+    assert daemon.shell("cd /v; ls; ls other", HostConfig=host(Binds=[f"{name}:/v"])).split() == [
+        *("file", "full", "link", "other", "out", "part")
+    ]
+    for subpath, status, words in (
+        ("out", 400, "failed to populate volume: path concatenation escapes the base directory"),
+        ("nope", 500, "cannot access path /"),
+    ):
+        answer = refused(daemon, host(Mounts=[part_of(name, subpath)]), image=filled)
+        assert answer[0] == status and answer[1].startswith(words), answer
+
+
 def test_a_subpath_that_is_not_there_is_an_error(daemon, busybox, volume):
     mount = {"Type": "volume", "Source": volume(), "Target": "/w", "VolumeOptions": {"Subpath": "nope"}}
     status, text = refused(daemon, host(Mounts=[mount]))

@@ -18,8 +18,8 @@ from engine.sandbox import mounts, sources
 from engine.sandbox.spec import Mount
 
 
-def fill_mounted(root_fd: int, place: str, volume: Volume, mounting: Mounting) -> None:
-    """Copy what is in the directory `place` of the root to what the volume's options mount, if that is empty.
+def fill_mounted(root_fd: int, place: str, volume: Volume, mounting: Mounting, subpath: str) -> None:
+    """Copy what is in the directory `place` of the root to what the volume's options mount, as `fill.fill` does.
 
     mounting: anything but a tmpfs. Where the root has nothing at `place`, nothing is mounted: a file server that is
         down shall fail the container's start, not its creation.
@@ -27,7 +27,9 @@ def fill_mounted(root_fd: int, place: str, volume: Volume, mounting: Mounting) -
     """
     if not fill.is_there(root_fd, place):
         return
-    mount = Mount(mounting.kind, mounting.device, "", mounting.flags, mounting.data, place=volume.path)
+    mount = Mount(
+        *(mounting.kind, mounting.device, "", mounting.flags, mounting.data), place=volume.path, subpath=subpath
+    )
     if mounting.kind == "bind":
         _fill_bound(root_fd, place, mount)
         return
@@ -58,8 +60,8 @@ def _fill_bound(root_fd: int, place: str, mount: Mount) -> None:
 
 
 def _fill_empty(root_fd: int, place: str, path: str, mount: Mount) -> None:
-    if fill.is_empty(path) and "ro" not in mount.flags:
-        fill.fill(root_fd, place, path)
+    if "ro" not in mount.flags:
+        fill.fill(root_fd, place, path, mount.subpath)
 
 
 def _mount(mount: Mount) -> None:

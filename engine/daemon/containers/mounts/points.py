@@ -187,7 +187,7 @@ def _fill_volumes(
     mounted = [
         (point, volume, None if volume.remote else driver_options.mounting(volume.options)) for point, volume in asked
     ]
-    waiting = [each for each in mounted if _takes_copies(*each[1:])]
+    waiting = [each for each in mounted if _takes_copies(*each)]
     if not waiting or not container.layers:
         return
     with borrowing.meanwhile(engine, container, [point for point, volume, _ in waiting if volume.remote]) as lent:
@@ -203,11 +203,11 @@ def _fill_waiting(
 ) -> None:
     def work(root: int) -> None:
         for point, volume, mounting in waiting:
-            path = lent.get(point["Destination"])
-            if path is None:
-                _fill(root, point["Destination"], volume, mounting)
-            elif fill.is_empty(path):
-                fill.fill(root, point["Destination"], path)
+            place, part = point["Destination"], point["Spec"].get("Subpath", "")
+            if mounting is not None:
+                mounted.fill_mounted(root, place, volume, mounting, part)
+            else:
+                fill.fill(root, place, lent.get(place, volume.path), part)
 
     try:
         if engine.storage == OVERLAY:
@@ -220,19 +220,12 @@ def _fill_waiting(
         raise SystemFailure(f"the volumes of the container cannot be filled: {words(error)}") from error
 
 
-def _takes_copies(volume: Volume, mounting: driver_options.Mounting | None) -> bool:
+def _takes_copies(point: MountPoint, volume: Volume, mounting: driver_options.Mounting | None) -> bool:
     # A volume with options that mount something, or one that a plugin keeps, has contents only while it is mounted; a
     # tmpfs is empty at each mount.
-    if volume.remote:
-        return True
-    return fill.is_empty(volume.path) if mounting is None else mounting.kind != "tmpfs"
-
-
-def _fill(root: int, place: str, volume: Volume, mounting: driver_options.Mounting | None) -> None:
-    if mounting is None:
-        fill.fill(root, place, volume.path)
-        return
-    mounted.fill_mounted(root, place, volume, mounting)
+    if mounting is not None:
+        return mounting.kind != "tmpfs"
+    return volume.remote or bool(point["Spec"].get("Subpath")) or fill.is_empty(volume.path)
 
 
 def release(engine: MountParts, container: Container, volumes: bool) -> None:

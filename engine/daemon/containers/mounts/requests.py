@@ -240,7 +240,7 @@ def _parse_volume(mount: Mount, source: str, target: str, writable: bool) -> Mou
     options = mount.get("VolumeOptions") or {}
     driver = options.get("DriverConfig") or {}
     spec: MountSpec = {
-        "Copy": not options.get("NoCopy") and not options.get("Subpath"),
+        "Copy": not options.get("NoCopy"),
         "Anonymous": not source,
         "Subpath": options.get("Subpath") or "",
         "Labels": options.get("Labels"),
