@@ -275,6 +275,12 @@ def test_an_archive_that_is_wrong_is_told_in_words(daemon: Daemon, there: str, b
     assert (answer.status, answer.message) == (500, text)
 
 
+def test_an_archive_may_be_followed_by_zeros(daemon: Daemon, there: str) -> None:
+    """Far more than a connection is read for after its answer."""
+    assert put(daemon, there, "/t/d", tar_of((member("padded"), b"1")) + bytes(8 << 20)).status == 200
+    assert daemon.request("HEAD", url(there, "/t/d/padded")).status == 200
+
+
 def test_an_empty_body_puts_nothing(daemon: Daemon, there: str) -> None:
     assert put(daemon, there, "/t/d", b"").status == 200
 

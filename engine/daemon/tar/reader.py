@@ -10,6 +10,7 @@ each member while the archive is open, reads a header of any size into memory, m
 descriptor, does not know extended attributes, and costs an idle daemon 0.7 MB.
 """
 
+import io
 import struct
 from collections.abc import Callable, Iterator
 
@@ -21,6 +22,9 @@ BLOCK = 512
 # A PAX or GNU long-name header: names are at most 4 KiB, attributes 64 KiB each; a megabyte holds many of both.
 _LONGEST_EXTENSION = 1 << 20
 _MOST_FRAGMENTS = 1 << 20
+# Bytes other than zeros that are allowed after an archive's end; with more the stream is no archive.
+_MOST_TRAILING = 64 << 20
+_PIECE = 256 * 1024
 _LARGEST = 1 << 62
 
 # name, mode, uid, gid, size, mtime, checksum, type, link, magic+version, user, group, major, minor, prefix
@@ -356,3 +360,17 @@ def _set_fragments(entry: Entry, real_size: int, numbers: list[int], stored: int
     if len(numbers) % 2 or real_size >= _LARGEST or sum(length for _, length in fragments) != stored:
         raise Invalid("archive/tar: invalid tar header")
     entry.size, entry.stored, entry.fragments = real_size, stored, fragments
+
+
+def read_rest(stream: io.BufferedIOBase, what: str) -> None:
+    """Read what follows an archive: a digest is of the whole stream, and a compressed one is verified only at its end.
+
+    Zeros are padding, of a record of tar's or of the disk that the archive lay on. Raises Invalid, which begins with
+    `what`, for much of anything else.
+    """
+    left = _MOST_TRAILING
+    while data := stream.read1(_PIECE):
+        if data != bytes(len(data)):
+            left -= len(data)
+        if left < 0:
+            raise Invalid(f"{what} has data after the end of its archive")

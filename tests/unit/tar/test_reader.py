@@ -147,3 +147,12 @@ def test_any_bytes_are_read_or_refused(data):
         entries(data)
     except Invalid:
         pass
+
+
+@pytest.mark.parametrize("rest", [bytes(5 << 20), b"\1" * 1000, bytes(600_000) + b"\1" + bytes(5 << 20)])
+def test_an_archive_may_be_followed_by_any_number_of_zeros(rest: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And by a bounded number of pieces with anything else."""
+    monkeypatch.setattr(tar, "_MOST_TRAILING", 1 << 20)
+    tar.read_rest(io.BytesIO(rest), "it")
+    with pytest.raises(Invalid, match=r"^it has data after the end of its archive"):
+        tar.read_rest(io.BytesIO(rest + b"junk" * (1 << 20)), "it")

@@ -30,17 +30,16 @@ from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded by the first layer that is unpacked
     from engine.daemon.images.layers import unpack as layers
-    from engine.daemon.tar import ahead, compression
+    from engine.daemon.tar import ahead, compression, reader
 else:
     layers = late("engine.daemon.images.layers.unpack")
     ahead = late("engine.daemon.tar.ahead")
     compression = late("engine.daemon.tar.compression")
+    reader = late("engine.daemon.tar.reader")
 
 log = logging.getLogger(__name__)
 
 _BUFFER = 256 * 1024
-# Bytes allowed after an archive's end, since tar programs pad their last record. With more the stream is no layer.
-_MOST_TRAILING = 64 * 1024 * 1024
 _ROOT_MODE = 0o755
 _LOOK = 0.2
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -199,12 +198,7 @@ class LayerStore:
         fd = self._made(number)
         try:
             unpacked = layers.unpack(stream, fd, self._overlay, self._opaque)
-            # The rest is read because the digest is of the whole stream, not only of what the tar reader needed.
-            trailing = 0
-            while data := stream.read1(_BUFFER):
-                trailing += len(data)
-                if trailing > _MOST_TRAILING:
-                    raise Invalid("the layer has data after the end of its archive")
+            reader.read_rest(stream, "the layer")  # the digest is of all of it
             return unpacked.size, unpacked.implied
         finally:
             os.close(fd)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence, Sized
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.archives import legacy
-from engine.daemon.images.archives.members import PIECE, Bundle, Members, Progress
+from engine.daemon.images.archives.members import Bundle, Members, Progress
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers import comparing
@@ -27,8 +27,6 @@ from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
 from engine.errors import Invalid, NotFound
 
-# Bytes allowed after an archive's end, since tar programs pad their last record.
-_MOST_TRAILING = 64 << 20
 _BUFFER = 64 << 10
 # Each image is synced to the disk by itself, so many of them take long.
 _MOST_IMAGES = 1_000
@@ -49,7 +47,7 @@ def load(store: Catalogue, stream: Source, progress: Progress, wanted: Sequence[
         # Far smaller than a piece, most of which is read to where it stays then.
         outer = io.BufferedReader(Unpacked(stream), _BUFFER)
         members.read(tar.TarReader(outer))
-        _read_to_the_end(outer)
+        tar.read_rest(outer, "invalid archive: it")
         images = []
         for image, names in _Loading(store, session, members, wanted).images():
             shown = [f"Loaded image: {name.familiar}\n" for name in names] or [f"Loaded image ID: {image.id}\n"]
@@ -63,15 +61,6 @@ def load(store: Catalogue, stream: Source, progress: Progress, wanted: Sequence[
 def described(store: Catalogue, session: Session, members: Bundle) -> Iterator[tuple[Image, list[Reference]]]:
     """Add each image that the files describe; yields it with the names that they give it. Raises Invalid, NotFound."""
     return _Loading(store, session, members, ()).images()
-
-
-def _read_to_the_end(outer: io.BufferedIOBase) -> None:
-    """Read the rest of the archive: a compressed stream is verified only at its end. Raises Invalid for too much."""
-    left = _MOST_TRAILING
-    while data := outer.read1(PIECE):
-        left -= len(data)
-        if left < 0:
-            raise Invalid("invalid archive: it has data after its end")
 
 
 class _Loading:

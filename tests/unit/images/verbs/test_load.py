@@ -18,6 +18,7 @@ from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers import store as layerstore
 from engine.daemon.images.verbs import load as loading
 from engine.daemon.tar import compression
+from engine.daemon.tar import reader as tar
 from engine.errors import EngineError, Invalid
 from tests.unit.images import hostile, made
 from tests.unit.images.made import MadeImage, archive, directory, files_below, layout, link, member
@@ -177,6 +178,16 @@ def test_a_blob_that_is_not_what_its_name_says_is_refused_and_leaves_nothing(sto
     with pytest.raises(EngineError):
         load(store, data)
     assert leftovers(store) == set()
+
+
+@pytest.mark.parametrize("dress", [bytes, gzip.compress])
+def test_layers_and_archives_may_be_followed_by_zeros(store, image, monkeypatch, dress):
+    monkeypatch.setattr(tar, "_MOST_TRAILING", 1 << 20)
+    padded = MadeImage(image.layers[0] + bytes(3 << 20))
+    assert load(store, dress(layout(padded, NAMED) + bytes(3 << 20)))[0][0].diff_ids == [made.digest(padded.layers[0])]
+    for wrong in (layout(MadeImage(image.layers[1] + b"1" * (3 << 20)), NAMED), layout(image) + b"1" * (3 << 20)):
+        with pytest.raises(Invalid, match="has data after the end of its archive"):
+            load(store, dress(wrong))
 
 
 def test_a_stream_that_fails_leaves_nothing(store, image):
