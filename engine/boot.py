@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from engine import muxer, origin
 from engine.errors import SystemFailure
+from engine.kernel import ownership
 from engine.kernel.descriptors import close_all_but
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
@@ -47,7 +48,7 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
     stage = os.path.join(settings.exec_root, "stage")
     own = home.handed_on() if HOME in os.environ else None
     try:
-        os.makedirs(stage, mode=0o700, exist_ok=True)
+        ownership.make(settings.exec_root, 0o711, ("stage",))
     except OSError as error:
         raise SystemFailure(f"the exec root cannot be used: {error}") from error
     # Otherwise a garbage collection in one process would write to the pages that both share. There is next to no

@@ -7,7 +7,6 @@ daemon has.
 import contextlib
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 
 from engine.daemon.store import buildrecords as build_record_table
@@ -19,7 +18,7 @@ from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
 from engine.errors import SystemFailure, Unavailable
-from engine.kernel import placement, wholefile
+from engine.kernel import ownership, placement, wholefile
 from engine.regex import regex
 from engine.settings.every import Settings
 
@@ -58,17 +57,14 @@ def _refuse_dockerds(root: str) -> None:
 
 
 def make(settings: Settings) -> None:
-    """Make both roots and the directories in them. Raises Unavailable for a data root of dockerd, SystemFailure."""
+    """Make both roots and the directories in them. Raises Unavailable for a data root of dockerd, SystemFailure.
+
+    A root of an older daemon may be open to others, who may read. One whose administrator has shut it further stays so.
+    """
     _refuse_dockerds(settings.data_root)
     for kind, root in (("data", settings.data_root), ("exec", settings.exec_root)):
         with usable(f"{kind} root"):
-            os.makedirs(root, mode=_ROOTS[kind], exist_ok=True)
-            # A root of an older daemon may be open to others. A root whose administrator has shut it further stays so.
-            os.chmod(root, stat.S_IMODE(os.stat(root).st_mode) & _ROOTS[kind])
-            for name in _PRIVATE[kind]:
-                path = os.path.join(root, name)
-                os.makedirs(path, mode=0o700, exist_ok=True)
-                os.chmod(path, 0o700)
+            ownership.make(root, _ROOTS[kind], _PRIVATE[kind])
             placement.spread(os.path.join(root, _SPREAD))
 
 

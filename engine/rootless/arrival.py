@@ -8,7 +8,8 @@ spawner there, leaves one thread in the host's network, and moves then.
 import os
 import sys
 
-from engine.kernel import syscalls, userns
+from engine.errors import SystemFailure
+from engine.kernel import ownership, syscalls, userns
 from engine.late import TYPE_CHECKING, late
 from engine.settings import every, whose
 
@@ -40,6 +41,10 @@ def enter(words: list[str]) -> None:
     exec_root = every.from_arguments(words).exec_root
     if problem := delegated.come():
         print(f"engine daemon: limits of containers are not kept: {problem}", file=sys.stderr)
+    try:
+        ownership.make(exec_root, 0o711)  # the record there names namespaces to enter
+    except OSError as error:
+        raise SystemFailure(f"the exec root cannot be used: {error}") from error
     found = home.find(exec_root)
     if "user" in found:
         syscalls.setns(found["user"], syscalls.CLONE_NEWUSER)

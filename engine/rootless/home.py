@@ -155,7 +155,6 @@ def record(exec_root: str, home: Home) -> None:
     for kind, descriptor in (("mount", home.mount), ("network", home.network)):
         marks[kind] = os.readlink(f"/proc/self/fd/{descriptor}")
     try:
-        os.makedirs(exec_root, mode=0o711, exist_ok=True)
         wholefile.write(os.path.join(exec_root, _RECORD), json.dumps(marks))
     except OSError as error:
         raise SystemFailure(f"the exec root cannot be used: {error}") from error

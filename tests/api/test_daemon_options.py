@@ -112,6 +112,25 @@ def test_a_data_root_of_dockerd_is_refused_and_left_as_it_is(world) -> None:
     assert kept.read_text() == "{}"
 
 
+@pytest.mark.parametrize("kind", ["data", "exec"])
+def test_a_root_that_another_user_has_prepared_is_refused_and_left_as_it_is(world, kind: str) -> None:
+    """Its directories may be links to anywhere; in a root of the daemon's own they may be left by an older daemon."""
+    daemon = world.daemon()
+    root, theirs = getattr(daemon, f"{kind}_root"), daemon.root / "theirs"
+    theirs.mkdir(0o755)
+    for owner, name in ((4711, "nothing"), (0, "containers")):
+        root.mkdir(0o755, exist_ok=True)
+        (root / name).symlink_to(theirs)
+        os.chown(root, owner, owner)
+        daemon.start(wait=False)
+        assert daemon.process.wait(60) == 1
+        daemon.process = None
+        assert "cannot be used: it " in daemon.log.splitlines()[-1] and "Traceback" not in daemon.log
+        assert theirs.stat().st_mode & 0o777 == 0o755 and not list(theirs.iterdir())
+        assert [each.name for each in root.iterdir()] == [name]
+        (root / name).unlink()
+
+
 def test_what_changes_nothing_is_told_in_one_line(make_daemon: Callable[..., Daemon]) -> None:
     told = ("--containerd=/run/containerd/containerd.sock", "--raw-logs", "--firewall-backend=nftables")
     daemon = make_daemon(*told, "--storage-opt=overlay2.override_kernel_check=1")

@@ -1,6 +1,10 @@
-"""Root's daemon with the data root that a user's daemon has written: it runs the images, and hands them over."""
+"""Root's daemon with the data root that a user's daemon has written, once root owns it: it runs the images, and hands
+them over.
+"""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,11 +48,27 @@ def written(world: World) -> Iterator[tuple[users.UserDaemon, tuple[str, str]]]:
 
 @pytest.fixture(scope="module")
 def roots(world: World, written: tuple[users.UserDaemon, tuple[str, str]]) -> Iterator[Daemon]:
-    """Root's daemon with that data root."""
+    """Root's daemon with that data root, which root has moved to where the user cannot write, and made root's."""
     daemon = world.daemon(machine=world.machine())
-    daemon.data_root = written[0].data_root
+    handed_over(written[0].data_root, daemon.data_root, 0)
     with running(daemon):
         yield daemon
+
+
+def handed_over(place: Path, to: Path, owner: int) -> None:
+    """Move a data root, and give its own directories and files to a user; not what is in images and containers."""
+    place.rename(to)
+    for path in (to, *to.iterdir(), to / "volumes" / ".removed"):
+        os.chown(path, owner, owner)
+
+
+def test_root_takes_no_data_root_that_is_a_users(world: World, written: tuple[users.UserDaemon, object]) -> None:
+    daemon = world.daemon(machine=world.machine())
+    daemon.data_root = written[0].data_root
+    daemon.start(wait=False)
+    assert daemon.process.wait(60) == 1
+    daemon.process = None
+    assert f"cannot be used: it belongs to the user {UID}, who could put anything there" in daemon.log
 
 
 def test_root_runs_the_images_of_a_user(roots: Daemon, written: tuple[users.UserDaemon, tuple[str, str]]) -> None:
@@ -78,10 +98,12 @@ def test_what_root_saves_of_it_has_the_owners_of_the_image(
 def test_the_user_goes_on_with_it_afterwards(roots: Daemon, written: tuple[users.UserDaemon, tuple[str, str]]) -> None:
     mine, found = written
     roots.stop()
+    handed_over(roots.data_root, mine.data_root, UID)
     mine.start()
     try:
         assert seen(mine) == found
         assert not build(mine, "FROM built\nUSER 0\nRUN rm /of-1000", t="more").error
     finally:
         mine.stop()
+        handed_over(mine.data_root, roots.data_root, 0)
         roots.start()
