@@ -17,9 +17,18 @@
 #define NO_SYMLINKS 0x04
 #define NO_MOUNT 0x01 /* RESOLVE_NO_XDEV */
 
-/* The target of a symbolic link in to[0..PATH_SIZE), which ends in NUL: 1; 0: it is none; else a negative errno. */
+/* The target of a symbolic link in to[0..PATH_SIZE), which ends in NUL: 1; 0: it is none; else a negative errno. ELOOP:
+ * it is a magic link of /proc, whose text is a path of the host's, and has not both the size and the mode of a link. */
 static int link_at(int directory, const char *name, char *to) {
+    struct stat found;
     ssize_t got = readlinkat(directory, name, to, PATH_SIZE);
+    if (got > 0 && *to == '/') {
+        int link = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (link < 0) return errno == ENOENT ? 0 : -errno;
+        got = fstat(link, &found) < 0 ? -1 : readlinkat(link, "", to, PATH_SIZE);
+        close(link);
+        if (got >= 0 && (found.st_size != got || (found.st_mode & 07777) != 0777)) return -ELOOP;
+    }
     if (got < 0) return errno == EINVAL || errno == ENOENT ? 0 : -errno;
     if (got >= PATH_SIZE) return -ENAMETOOLONG;
     to[got] = 0;

@@ -19,6 +19,7 @@ _MOST_LINKS = 40
 _MOST_FOLLOWED = 255  # the limit of docker, whose own code follows links too
 _LONGEST = 4096  # PATH_MAX, of what is asked for: with `a/../` a path can be walked for ever
 _RETRIES = 8
+_MODE_OF_LINKS = 0o777  # symlink(7)
 _NO_LINKS = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS
 _FORBIDDEN = frozenset({errno.ENOSYS, errno.EPERM})
 
@@ -164,9 +165,23 @@ def _mount_of(dir_fd: int, name: str) -> bytes:
 
 
 def _link_at(dir_fd: int, name: str) -> str | None:
-    """The target of the symbolic link `name`; None where `name` is no symbolic link."""
+    """The target of the symbolic link `name`; None where `name` is no symbolic link.
+
+    Raises OSError (ELOOP) for a magic link of /proc (proc_pid_fd(5)), whose text is a path of the host's. It has not both
+    the size and the mode of a link.
+    """
     try:
-        return os.readlink(name or ".", dir_fd=dir_fd)
+        target = os.readlink(name or ".", dir_fd=dir_fd)
+        if not target.startswith("/"):
+            return target
+        link = os.open(name, _PLACE | os.O_NOFOLLOW, dir_fd=dir_fd)
+        try:
+            found, target = os.fstat(link), os.readlink("", dir_fd=link)
+        finally:
+            os.close(link)
+        if found.st_size != len(os.fsencode(target)) or stat.S_IMODE(found.st_mode) != _MODE_OF_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        return target
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOENT):  # no link, or no such file: open(2) will tell which
             return None

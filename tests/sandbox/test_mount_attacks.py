@@ -221,4 +221,4 @@ def test_no_descriptor_of_the_hosts_namespace_or_of_a_source_is_left(bench: Benc
     for number in range(3, 20):
         inside = with_mounts(bench.sandbox("ls", "-a", cwd=f"/proc/self/fd/{number}"), asked(place / "volume", "/in"))
         result = bench.run(inside)
-        assert failed(result) or "secret" not in result.out, result
+        assert failed(result), result  # one of the numbers is that of the directory in which the next is to be made

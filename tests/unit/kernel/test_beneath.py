@@ -112,6 +112,26 @@ def test_directories_are_made_inside_also_for_a_dangling_link(way: str, root: in
     assert (tmp_path / "secret").read_text() == "outside"
 
 
+@pytest.mark.parametrize("name", ["fd", "root", "cwd", "exe"])
+def test_the_text_of_a_magic_link_is_no_path_beneath_the_root(root: int, tmp_path: Path, name: str) -> None:
+    """It is a path of the host's. A link that looks alike, and one of /proc that is none, are ordinary ones."""
+    own = os.open("/proc/self", os.O_PATH)
+    try:
+        with pytest.raises(OSError) as refused:
+            beneath._link_at(own, f"fd/{root}" if name == "fd" else name)
+    finally:
+        os.close(own)
+    assert refused.value.errno == errno.ELOOP
+    os.symlink("/proc/self/fd/9", tmp_path / "root/fd")
+    assert beneath._link_at(root, "fd") == "/proc/self/fd/9"
+    assert beneath._link_at(root, "dir") is None and beneath._link_at(root, "absent") is None
+    proc = os.open("/proc", os.O_PATH)
+    try:
+        assert beneath._link_at(proc, "self") == str(os.getpid())
+    finally:
+        os.close(proc)
+
+
 def test_a_file_in_the_way_of_a_directory_is_an_error(way: str, root: int) -> None:
     with pytest.raises(NotADirectoryError):
         beneath.make_directories(root, "dir/file/x")
