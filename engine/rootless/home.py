@@ -48,8 +48,11 @@ def handed_on() -> Home | None:
     if len(words) != 2 or not all(word.isascii() and word.isdecimal() for word in words):
         return None
     home = Home(int(words[0]), int(words[1]))
-    for descriptor in (home.mount, home.network):
-        os.set_inheritable(descriptor, False)
+    try:
+        for descriptor in (home.mount, home.network):
+            os.set_inheritable(descriptor, False)
+    except (OSError, OverflowError) as error:  # the variable is somebody else's
+        raise SystemFailure(f"{whose.HOME}: {error}") from error
     return home
 
 

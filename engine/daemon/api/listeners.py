@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from engine.errors import Conflict, Invalid, SystemFailure
 from engine.kernel import outside
 from engine.late import TYPE_CHECKING, late
+from engine.literals import natural
 from engine.settings import asleep
 from engine.settings.every import Settings
 
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 # turned away.
 _BACKLOG = 4096
 _KEEPALIVE_SECONDS = 15  # of silence before the kernel asks whether a client is there, and between two questions
+_MOST_PASSED = 1024
 _FIRST_PASSED = 3  # SD_LISTEN_FDS_START, sd_listen_fds(3)
 # Dockerd's default, which many hosts do not have: as in dockerd, the socket is root's alone there.
 _MAY_BE_MISSING = "docker"
@@ -128,10 +130,32 @@ def _check_held(listeners: list[Listener]) -> None:
 
 
 def passed_sockets(environ: Mapping[str, str]) -> list[int]:
-    """The descriptors that were passed to this process (sd_listen_fds(3)); none where they are for another one."""
+    """The descriptors that were passed to this process (sd_listen_fds(3)); none where they are for another one.
+
+    Raises Invalid where they are not as many listening sockets as the environment says.
+    """
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    return list(range(_FIRST_PASSED, _FIRST_PASSED + int(environ.get("LISTEN_FDS") or 0)))
+    text = environ.get("LISTEN_FDS") or "0"
+    count = natural(text, _MOST_PASSED)
+    if count is None:
+        raise Invalid(f"LISTEN_FDS={text}: it has to be the number of sockets that were passed, {_MOST_PASSED} at most")
+    found = list(range(_FIRST_PASSED, _FIRST_PASSED + count))
+    for fd in found:
+        if not _listens(fd):
+            raise Invalid(f"LISTEN_FDS={text}: the descriptor {fd} is no listening socket (see systemd.socket(5))")
+    return found
+
+
+def _listens(fd: int) -> bool:
+    try:
+        passed = socket.socket(fileno=fd)
+    except OSError:  # it is not open, or of another kind
+        return False
+    try:
+        return bool(passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    finally:
+        passed.detach()
 
 
 def _adopted(bound: Callable[[socket.socket], bool], environ: Mapping[str, str]) -> socket.socket | None:

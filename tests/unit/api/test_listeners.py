@@ -146,6 +146,29 @@ def test_sockets_of_another_process_s_activation_are_not_ours(listen):
             listen("--host=fd://", environ=environ)
 
 
+@pytest.mark.parametrize("count", ["abc", "-1", "1000000000", "9" * 5000, " 1", "1.5", "2"])
+def test_descriptors_that_were_not_passed_are_refused_in_words(listen, tmp_path, count):
+    """Of two descriptors of this process one at least is no socket that listens."""
+    place = tmp_path / "a"
+    environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": count}
+    for host in ("fd://", f"unix://{place}"):
+        with pytest.raises(Invalid, match="LISTEN_FDS="):
+            listen(f"--host={host}", environ=environ)
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("opened", ["4</dev/null", "4<&-", "4<&5"])
+def test_what_is_no_listening_socket_is_named(tmp_path, opened):
+    with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as idle:
+        one.bind(str(tmp_path / "one"))
+        one.listen()
+        numbers = (one.fileno(), idle.fileno())
+        shell = f'exec 5<&{numbers[1]}; exec 3<&{numbers[0]} {opened}; exec "$@"'
+        command = ["bash", "-c", shell, "bash", sys.executable, "-c", ACTIVATED, "one"]
+        done = subprocess.run(command, pass_fds=numbers, capture_output=True, text=True)
+    assert "Invalid: LISTEN_FDS=2: the descriptor 4 is no listening socket" in done.stderr
+
+
 ACTIVATED = """
 import os, socket, sys
 from engine.daemon.api.listeners import open_listeners
