@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from engine.daemon.containers.security import walls
+from engine.daemon.containers.security import cgroupparent, walls
 from engine.daemon.parts import ContainerParts
 from engine.errors import Invalid
 from engine.literals import quoted
@@ -26,7 +26,8 @@ _made: set[str] = set()  # those of them that were not there before; guarded by 
 
 
 def checked(parent: str) -> str:
-    """The parent itself. Raises Invalid for one that leads upwards."""
+    """The parent itself. Raises Invalid for one that leads upwards, or can be no path."""
+    cgroupparent.check_path(parent)
     if ".." in parent.split("/"):
         raise Invalid(f"invalid cgroup-parent {quoted(parent)}: it leads upwards")
     return parent

@@ -93,6 +93,11 @@ def test_a_name_that_leads_upwards_is_refused(parent: str) -> None:
         stepgroups.checked(parent)
 
 
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(Invalid, match="invalid cgroup-parent"):
+        stepgroups.checked("x" * 5000)
+
+
 def test_other_names_are_taken() -> None:
     for parent in ("", "/a", "a/b", "a..b", "x.slice"):
         assert stepgroups.checked(parent) == parent

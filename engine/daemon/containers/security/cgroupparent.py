@@ -28,8 +28,7 @@ _NO_SLICE = 'cgroup-parent for systemd cgroup should be a valid slice named as "
 
 def check(parent: str, driver: str) -> None:
     """Raise Invalid for a parent that this driver cannot have; an empty one is the driver's own."""
-    if "\0" in parent or "\n" in parent or len(parent) > _LONGEST:
-        raise Invalid(f"invalid cgroup-parent: {parent[:64]!r}")
+    check_path(parent)
     if not parent:
         return
     if driver == SYSTEMD:
@@ -37,6 +36,12 @@ def check(parent: str, driver: str) -> None:
             raise Invalid(_NO_SLICE)
     elif parent.endswith(_SLICE) and "/" not in parent:
         raise Invalid(f'cgroup-parent "{parent}" names a systemd slice: this engine\'s cgroup driver is cgroupfs')
+
+
+def check_path(parent: str) -> None:
+    """Raise Invalid for a parent that can be no path of a cgroup's."""
+    if "\0" in parent or "\n" in parent or len(parent.encode("utf-8", "surrogateescape")) > _LONGEST:
+        raise Invalid(f"invalid cgroup-parent: {parent[:64]!r}")
 
 
 def of(container: Container) -> str:

@@ -80,6 +80,8 @@ def test_a_file_that_was_cut_off_says_nothing(text: str, tmp_path: Path) -> None
     ("parent", "driver", "refusal"),
     [
         ("a\0b", "cgroupfs", "invalid cgroup-parent"),
+        ("x" * 5000, "cgroupfs", "invalid cgroup-parent"),
+        ("\u00e9" * 2000, "cgroupfs", "invalid cgroup-parent"),
         ("a\nb.slice", "systemd", "invalid cgroup-parent"),
         ("/" + "a" * 2048, "cgroupfs", "invalid cgroup-parent"),
         ("user.slice", "cgroupfs", "names a systemd slice: this engine's cgroup driver is cgroupfs"),
