@@ -167,8 +167,8 @@ def _mount_of(dir_fd: int, name: str) -> bytes:
 def _link_at(dir_fd: int, name: str) -> str | None:
     """The target of the symbolic link `name`; None where `name` is no symbolic link.
 
-    Raises OSError (ELOOP) for a magic link of /proc (proc_pid_fd(5)), whose text is a path of the host's. It has not both
-    the size and the mode of a link.
+    Raises OSError (ELOOP) for a magic link of /proc (proc_pid_fd(5)), whose text is a path of the host's. It has not
+    both the size and the mode of a link.
     """
     try:
         target = os.readlink(name or ".", dir_fd=dir_fd)
