@@ -6,6 +6,9 @@ Pure data, no system call. Every field is JSON-representable (bytes travel as ba
 
 from engine.dataclass import dataclass
 
+LARGEST_SIDE = 0xFFFF
+"""Rows or columns of a terminal (struct winsize)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -149,7 +152,7 @@ class Sandbox:
     seccomp: an assembled BPF program (struct sock_filter array); empty for none
     seccomp_flags: SECCOMP_FILTER_FLAG_*
     tty: make a pty from the container's own devpts its controlling terminal
-    rows, columns: the terminal's first size; 0 leaves the kernel's
+    rows, columns: the terminal's first size, each LARGEST_SIDE at most; 0 leaves the kernel's
     joined: (namespace, pid, start time) of processes whose namespace this one enters, instead of making one; a PID
         namespace was entered by init's parent before the fork
     apparmor: the profile to run under; empty for the one the engine runs under

@@ -330,6 +330,16 @@ def test_a_terminal(daemon: Daemon, box: str) -> None:
     assert execs.inspect(daemon, one)["DetachKeys"] == "AXg="
 
 
+def test_a_terminal_is_as_large_as_one_can_be(daemon: Daemon, container: Callable[..., str], box: str) -> None:
+    """Where a client asks for more, in a create. (busybox calls such a number 24.)"""
+    huge = [2**64 - 1, 77]
+    one = container("stty", "size", Tty=True, HostConfig={"NetworkMode": "none", "ConsoleSize": huge})
+    daemon.begin(one)
+    assert daemon.wait(one) == 0
+    assert daemon.logs(one) == b"24 77\r\n"
+    assert execs.run(daemon, box, "stty", "size", Tty=True, ConsoleSize=huge).out == "24 77\r\n"
+
+
 def test_control_c_in_a_terminal(daemon: Daemon, box: str) -> None:
     """It is the terminal of the command's own session."""
     one = execs.create(daemon, box, "cat", Tty=True, **INTERACTIVE)

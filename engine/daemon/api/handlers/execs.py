@@ -13,8 +13,7 @@ from engine.daemon.containers.life import current
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
-
-_LARGEST_SIZE = 0xFFFF  # rows or columns of a terminal, struct winsize
+from engine.sandbox.spec import LARGEST_SIDE
 
 
 def _exec(engine: DaemonParts, request: Request) -> Exec:
@@ -48,7 +47,7 @@ def _size(request: Request, asked: Object) -> tuple[int, int] | None:
     size = asked.get("ConsoleSize")
     if not size or not versions.takes_console_size(request.version):
         return None
-    rows, columns = (min(number, _LARGEST_SIZE) for number in size)
+    rows, columns = (min(number, LARGEST_SIDE) for number in size)
     return rows, columns
 
 

@@ -30,6 +30,7 @@ from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
 from engine.dataclass import dataclass
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
+from engine.sandbox.spec import LARGEST_SIDE
 from engine.wire import endpoint, schema
 from engine.wire.channel import Channel
 from engine.wire.schema import Client, Detached, Exited, Resize, Started
@@ -83,7 +84,7 @@ def create(engine: ExecParts, container: Container, asked: Object) -> Exec:
     for name in ("Cmd", "Env", "User", "WorkingDir"):
         if any("\0" in entry for entry in asked.get(name) or ()):
             raise Invalid(f"invalid {name}: a NUL character cannot be passed to a command")
-    rows, columns = asked.get("ConsoleSize") or (0, 0)
+    rows, columns = (min(side, LARGEST_SIDE) for side in asked.get("ConsoleSize") or (0, 0))
     tty = bool(asked.get("Tty"))
     command = Command(
         argv=tuple(asked["Cmd"]),

@@ -23,6 +23,8 @@ from engine.wire.schema import Attach, Client
 DEFAULT_DETACH_KEYS = "ctrl-p,ctrl-q"
 MOST_WAITING = 200
 """Clients that may wait for one container's start: all of them travel with one message to its monitor."""
+MOST_KEYS = 64
+"""Detach keys for which the monitor has room."""
 _CONTROL_KEYS = {f"ctrl-{key}": code for code, key in enumerate("@abcdefghijklmnopqrstuvwxyz[\\]^_")}
 
 
@@ -54,6 +56,8 @@ def parse_detach_keys(text: str) -> bytes:
             keys.append(ord(key))
         else:
             raise Invalid(f"Invalid detach keys ({text}) provided")
+    if len(keys) > MOST_KEYS:
+        raise Invalid(f"Invalid detach keys ({text}) provided: more than {MOST_KEYS}")
     return bytes(keys)
 
 

@@ -33,7 +33,7 @@ from engine.kernel import userns
 from engine.late import TYPE_CHECKING, late
 from engine.logs.target import LogTarget
 from engine.sandbox import capabilities, limits, selinux, sysctls
-from engine.sandbox.spec import Hook, Limits, Mount, Rlimit, Root, Sandbox
+from engine.sandbox.spec import LARGEST_SIDE, Hook, Limits, Mount, Rlimit, Root, Sandbox
 from engine.settings.runtimes import OWN, programs
 
 if TYPE_CHECKING:  # loaded by the first container that asks for another runtime
@@ -107,8 +107,8 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         readonly_paths=() if privileged else tuple(host_config["ReadonlyPaths"] or ()),
         sysctls=walls.sysctls_of(host_config, _NETWORK_SYSCTLS if "net" in namespaces.own else (), namespaces),
         tty=config["Tty"],
-        rows=host_config["ConsoleSize"][0],
-        columns=host_config["ConsoleSize"][1],
+        rows=min(host_config["ConsoleSize"][0], LARGEST_SIDE),
+        columns=min(host_config["ConsoleSize"][1], LARGEST_SIDE),
         joined=namespaces.joined,
         **rights,
     )

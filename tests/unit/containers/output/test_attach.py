@@ -29,7 +29,7 @@ def test_keys_become_bytes(text, keys):
     assert parse_detach_keys(text) == keys
 
 
-@pytest.mark.parametrize("text", ["ctrl-", "ctrl-é", "ab", "", "a,,b", "ctrl-1"])
+@pytest.mark.parametrize("text", ["ctrl-", "ctrl-é", "ab", "", "a,,b", "ctrl-1", ",".join("a" * 65)])
 def test_other_texts_are_refused(text):
     with pytest.raises(Invalid, match="Invalid detach keys"):
         parse_detach_keys(text)

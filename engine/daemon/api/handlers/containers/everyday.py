@@ -17,6 +17,7 @@ from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, integer, natural, quoted
+from engine.sandbox.spec import LARGEST_SIDE
 
 if TYPE_CHECKING:  # each is loaded by the first request for it: most engines that wake up are only asked for a list
     from engine.daemon import signals
@@ -58,7 +59,6 @@ else:
 # start, and it means nothing.
 _EMPTY_BODY = 7
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
-_LARGEST_SIZE = 0xFFFF  # rows or columns of a terminal, struct winsize
 
 
 def _waited(chunked: bool) -> tuple[tuple[bytes, bytes, bytes], bytes]:
@@ -249,7 +249,7 @@ def terminal_size(request: Request) -> tuple[int, int]:
 def _terminal_side(request: Request, side: str, name: str) -> int:
     text = request.query.text(name)
     try:
-        return integer(text, 0, _LARGEST_SIZE, reader="")
+        return integer(text, 0, LARGEST_SIDE, reader="")
     except Invalid as reason:
         raise Invalid(f"invalid resize {side} {quoted(text)}: {reason}") from reason
 
