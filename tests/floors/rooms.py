@@ -220,6 +220,7 @@ ROOMS = {
         "engine.daemon.clock",
         "engine.daemon.moments",
         "engine.daemon.patterns",
+        "engine.daemon.plugins",
         "engine.daemon.runtime",
         "engine.daemon.store",
         *BASE,

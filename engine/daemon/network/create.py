@@ -44,7 +44,7 @@ class AskedNetwork:
     config: tuple[Pool, ...]
     options: dict[str, str]
     labels: dict[str, str]
-    # What plugins have said meanwhile, see `outsourced`.
+    # What plugins have said meanwhile, see `remotedrivers`.
     outsourced: bool = False
     gateways: tuple[bool, bool] = (True, True)
     pool_ids: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
 
 if TYPE_CHECKING:  # loaded when somebody first needs a network
-    from engine.daemon.network import builtin, create, ipam, joining, outsourced, surroundings
+    from engine.daemon.network import builtin, create, ipam, joining, remotedrivers, surroundings
     from engine.daemon.network.create import AskedNetwork
     from engine.daemon.plugins import activation
     from engine.daemon.plugins.activation import Plugins
@@ -34,7 +34,7 @@ else:
     create = late("engine.daemon.network.create")
     ipam = late("engine.daemon.network.ipam")
     joining = late("engine.daemon.network.joining")
-    outsourced = late("engine.daemon.network.outsourced")
+    remotedrivers = late("engine.daemon.network.remotedrivers")
     activation = late("engine.daemon.plugins.activation")
     surroundings = late("engine.daemon.network.surroundings")
 
@@ -170,8 +170,8 @@ class Networks:
             del self._networks[network.id]
             self._addresses.pop(network.id, None)
 
-    def _outsourced(self) -> "outsourced.Drivers":
-        return outsourced.Drivers(self._plugins(), self._database)
+    def _outsourced(self) -> "remotedrivers.Drivers":
+        return remotedrivers.Drivers(self._plugins(), self._database)
 
     @contextlib.contextmanager
     def removing(self, network: Network) -> Iterator[list[Network]]:
@@ -285,7 +285,7 @@ class Networks:
         found: list[tuple[Network, str]],
         wanted: Mapping[str, AskedEndpoint],
         ipv6: bool,
-        assigned: "Mapping[str, outsourced.Fixed]",
+        assigned: "Mapping[str, remotedrivers.Fixed]",
     ) -> tuple[Endpoint, ...]:
         reserved = joining.interfaces_asked_for(wanted.values())
         with self._lock:

@@ -182,9 +182,8 @@ def _take_in(host: Netlink, inside: Netlink, endpoint: Endpoint, network: Networ
         index = links.index_of(inside, endpoint.interface)
         _set_parameters(network, endpoint)
         inside.send(_configure(network, endpoint, index))
-        for subnet, hop in json.loads(endpoint.driver_opts[ROUTES]):
-            address, _, bits = subnet.partition("/")
-            inside.send((addresses.route(index, hop, subnet=(address, int(bits))),))
+        for address, bits, hop in json.loads(endpoint.driver_opts[ROUTES]):
+            inside.send((addresses.route(index, hop, subnet=(address, bits)),))
     except BaseException as error:
         with contextlib.suppress(OSError):  # the first error is the one to report
             _take_out(inside, endpoint)

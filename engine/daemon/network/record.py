@@ -175,7 +175,7 @@ class Endpoint:
 
 SOURCE, ROUTES = "engine.source", "engine.routes"
 """In the `driver_opts` of an endpoint whose driver is a plugin: the interface's name on the host, and its static routes
-as JSON, a subnet and the next hop or an empty text each."""
+as JSON, each a subnet's address and prefix length, and the next hop or an empty text."""
 
 Pair = tuple[Network, Endpoint]
 """An endpoint and the network that it is in."""

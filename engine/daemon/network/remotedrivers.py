@@ -322,7 +322,7 @@ def _joined(endpoint: Endpoint, told: Object) -> Endpoint:
             route.get("RouteType", _NEXT_HOP) == _NEXT_HOP and not hop
         ):
             raise SystemFailure(f"invalid static route to {subnet}")
-        routes.append([str(subnet), _plain(hop) if hop else ""])
+        routes.append((show_address(subnet.version, subnet.first), subnet.bits, _plain(hop) if hop else ""))
     gateways = {}
     for version, key in ((4, "Gateway"), (6, "GatewayIPv6")):
         text = _text(told, key)
