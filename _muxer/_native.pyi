@@ -150,10 +150,13 @@ class ffi:
         pump_place: ffi.CData
         log: ffi.Log
         waiters: ffi.Waiters
+        compressing: int
+        compressing_end: int
         has_ended: int
         exit_code: int
         finished_ns: int
         handed: ffi.Handover
+        program: bytes
 
     class Limits(CData):
         """struct mux_proxy_limits *"""
@@ -213,8 +216,6 @@ class ffi:
     @staticmethod
     def new(cdecl: CType[_Kind], init: bytes | Sequence[ffi.CData] | Mapping[str, object]) -> _Kind: ...
     @staticmethod
-    def addressof(cdata: Stay, field: Literal["log"]) -> Log: ...
-    @staticmethod
     def cast(cdecl: Literal["uint8_t *"], value: CData) -> Numbers: ...
     @overload
     @staticmethod
@@ -254,7 +255,6 @@ class _Lib:
     MUX_ENDED: int
     MUX_CONTRACT: int
     MUX_LAUNCHES: int
-    MUX_STAYS: int
     MUX_PREPARES: int
     MUX_PREPARES_EXEC: int
     MUX_RESOLVES: int

@@ -26,18 +26,30 @@ HERE = Path(__file__).resolve().parent
 PARTS = {
     "log": (
         *("format", "room", "lasting", "order", "text", "jsonwriter", "writer"),
-        *("segment", "sink", "lines", "seek", "waiting", "together", "reader", "jsonlines", "jsonreader"),
+        *("segment", "sink", "lines", "seek", "waiting", "together", "reader", "jsonlines", "jsonreader", "later"),
     ),
     "pump": ("client", "flow", "pump", "waiters"),
     "proxy": ("confine", "datagram", "orders", "reach", "stream", "turns"),
     "files": ("extract", "sha256", "trees"),
     "birth": ("beneath", "command", "devices", "join", "mounts", "plan", "rights", "steps", "streams", "users"),
-    "process": ("ballast", "finish", "launch", "newborn", "keeper", "proxy", "title", "spawner"),
+    "process": (
+        "ballast",
+        "compress",
+        "finish",
+        "launch",
+        "messages",
+        "newborn",
+        "keeper",
+        "proxy",
+        "title",
+        "spawner",
+    ),
 }
 SOURCES = tuple(os.path.join(part, f"{name}.c") for part, names in PARTS.items() for name in names)
 # 64-bit file offsets and times also where `long` has 32 bits.
 MACROS = [("_GNU_SOURCE", None), ("_FILE_OFFSET_BITS", "64"), ("_TIME_BITS", "64")]
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"]
+LINKED = ["-Wl,-z,now"]  # a keeper has given up what a lazy binding needs (process/ballast.c)
 SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"]
 
 PROGRAMS = {"docker-init": "dockerinit.c", "engine-sleeper": "sleeper.c"}
@@ -65,7 +77,7 @@ def make_builder(directory: str, sanitize: bool = False) -> FFI:
         include_dirs=[directory],
         define_macros=MACROS,
         extra_compile_args=FLAGS + (SANITIZE if sanitize else []),
-        extra_link_args=SANITIZE[1:2] if sanitize else [],
+        extra_link_args=LINKED + (SANITIZE[1:2] if sanitize else []),
         py_limited_api=True,
     )
     return builder

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from _muxer.build import FLAGS, HERE, MACROS, PROGRAM_COMPILED, PROGRAM_LINKED, PROGRAMS, SOURCES, make_builder
+from _muxer.build import FLAGS, HERE, LINKED, MACROS, PROGRAM_COMPILED, PROGRAM_LINKED, PROGRAMS, SOURCES, make_builder
 
 PLACE = HERE / "targets"
 NATIVE = "_native.abi3.so"
@@ -65,7 +65,7 @@ def build(target: str, command: Sequence[str], into: Path) -> None:
         hot = [str(HERE / each) for each in SOURCES if each.startswith(HOT)]
         cold = [str(source), *(str(HERE / each) for each in SOURCES if not each.startswith(HOT))]
         objects = [str(Path(scratch, f"{number}.o")) for number in range(len(cold))]
-        shared = (*common, "-shared", "-s", *hot, *objects, "-o")
+        shared = (*common, "-shared", *LINKED, "-s", *hot, *objects, "-o")
         # The programs in two steps: where nothing of a C library is linked, Zig has not even the kernel's headers.
         steps = [(made, (*common, "-Os", "-c", each, "-o")) for each, made in zip(cold, objects, strict=True)]
         steps.append((NATIVE, shared))

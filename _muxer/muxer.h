@@ -191,7 +191,6 @@ struct mux_handover {
 enum mux_part {
     MUX_ENDED = 0,
     MUX_LAUNCHES = 1,
-    MUX_STAYS = 2,
     MUX_PREPARES = 3,
     MUX_PREPARES_EXEC = 4,
     MUX_RESOLVES = 5
@@ -217,9 +216,11 @@ struct mux_stay {
     uint64_t pump_place[192]; /* beside the other fields, so that a keeper writes to few pages */
     struct mux_log log;
     struct mux_waiters *waiters; /* NULL until a client waits */
+    int compressing, compressing_end; /* the pid of the child that compresses older files of the log, or 0; its pidfd */
     int has_ended, exit_code; /* process 1 has ended, with this code; the keeper then only stays for waiting clients */
     uint64_t finished_ns;
     struct mux_handover handed;
+    char program[256]; /* what Python's program is called, for that child */
 };
 
 /* Makes the state of a spawner, which its children have too, on pages of its own. It stays as long as the process. NULL:
@@ -230,9 +231,8 @@ struct mux_stay *mux_stay_new(void);
  * several processes. MUX_LAUNCHES: this is the launcher. MUX_PREPARES, MUX_PREPARES_EXEC (only if spares is not 0):
  * this is a launcher without a request, a spare for a start or for an exec; mux_take waits for its request.
  * MUX_RESOLVES: this is no monitor, and the request says what it is. (A process that is to be the proxy does not
- * return.) MUX_STAYS: this is the keeper, the container runs, and its pump has reported a watched descriptor or a
- * rotated log; if the container ends before that, the keeper ends inside this function. MUX_ENDED: this is the
- * spawner, and the daemon has gone. */
+ * return, and neither does a keeper, which serves its container in here and exits.) MUX_ENDED: this is the spawner, and
+ * the daemon has gone. */
 int mux_spawn(int requests, struct mux_stay *stay, int spares);
 
 /* Makes a child that leads a session (terminal: with the terminal at descriptor 0 as its controlling terminal) and

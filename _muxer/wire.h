@@ -153,4 +153,92 @@
 /* The message Proceed for printf(3). */
 #define WIRE_PROCEED "J{\"@\":\"Proceed\",\"#\":\"00000000\"}"
 
+/* The message Detached for printf(3). */
+#define WIRE_DETACHED "J{\"@\":\"Detached\",\"#\":\"00000000\"}"
+
+/* The text of engine/logs/order.py and compress.py, without their docstrings and comments. */
+#define WIRE_COMPRESS \
+    "import errno\n" \
+    "import os\n" \
+    "import struct\n" \
+    "STEPPED = 1 << 63\n" \
+    "LATEST = STEPPED - 1\n" \
+    "MARK = struct.Struct(\"<Q\")\n" \
+    "_ATTRIBUTE = \"user.engine.order\"\n" \
+    "_NO_MARK = frozenset({errno.ENODATA, errno.ENOTSUP, errno.ENOSPC, errno.EDQUOT, errno.EPERM, errno.EACCES})\n" \
+    "\"\"\"The errno values for which a file goes without a mark: the file system has no attributes, or no room for one.\"\"\"\n" \
+    "def read(fd: int) -> int | None:\n" \
+    "    try:\n" \
+    "        return MARK.unpack(os.getxattr(fd, _ATTRIBUTE))[0]  # type: ignore[no-any-return]\n" \
+    "    except struct.error:\n" \
+    "        return None\n" \
+    "    except OSError as error:\n" \
+    "        if error.errno in _NO_MARK:\n" \
+    "            return None\n" \
+    "        raise\n" \
+    "def write(fd: int, mark: int, *, anew: bool) -> None:\n" \
+    "    try:\n" \
+    "        os.setxattr(fd, _ATTRIBUTE, MARK.pack(mark), 0 if anew else os.XATTR_REPLACE)\n" \
+    "    except OSError as error:\n" \
+    "        if error.errno not in _NO_MARK:\n" \
+    "            raise\n" \
+    "        if error.errno not in (errno.ENODATA, errno.ENOTSUP):\n" \
+    "            os.removexattr(fd, _ATTRIBUTE)  # it is no longer true\n" \
+    "def in_order(fd: int) -> bool:\n" \
+    "    mark = read(fd)\n" \
+    "    return mark is not None and not mark & STEPPED\n" \
+    "import types\n" \
+    "order = types.SimpleNamespace(read=read, write=write)\n" \
+    "import os\n" \
+    "import re\n" \
+    "import zlib\n" \
+    "from io import BufferedReader\n" \
+    "_BLOCK = 1 << 18\n" \
+    "_HEADER = b\"\\x1f\\x8b\\x08\\x14\\0\\0\\0\\0\\0\\xff\"\n" \
+    "_COMMENT = b\"inode %d written %d\"\n" \
+    "_ORIGIN = re.compile(rb\"inode (\\d{1,20}) written (\\d{1,20})\\0\")\n" \
+    "_TAIL = 8192  # bytes at a file's end in which its last line's time is looked for\n" \
+    "def compress_all(directory_fd: int, name: str, most: int) -> None:\n" \
+    "    ends = (each.removeprefix(f\"{name}.\") for each in os.listdir(directory_fd))\n" \
+    "    for number in sorted((int(end) for end in ends if end.isascii() and end.isdigit()), reverse=True):\n" \
+    "        if number > most:\n" \
+    "            continue\n" \
+    "        old = f\"{name}.{number}\"\n" \
+    "        try:\n" \
+    "            source = os.open(old, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory_fd)\n" \
+    "        except FileNotFoundError:\n" \
+    "            continue  # it is compressed, or never existed\n" \
+    "        with open(source, \"rb\") as file:\n" \
+    "            _compress(file, directory_fd, f\"{name}.gz.new\")\n" \
+    "        os.rename(f\"{name}.gz.new\", f\"{old}.gz\", src_dir_fd=directory_fd, dst_dir_fd=directory_fd)\n" \
+    "        os.unlink(old, dir_fd=directory_fd)\n" \
+    "def _compress(source: BufferedReader, directory_fd: int, to: str) -> None:\n" \
+    "    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC\n" \
+    "    with open(os.open(to, flags, 0o640, dir_fd=directory_fd), \"wb\") as made:\n" \
+    "        old = os.fstat(source.fileno())\n" \
+    "        extra = b'{\"lastTime\":\"%b\"}' % _last_time(source)  # by which dockerd passes over files that are too old\n" \
+    "        comment = _COMMENT % (old.st_ino, old.st_mtime_ns)\n" \
+    "        made.write(_HEADER + len(extra).to_bytes(2, \"little\") + extra + comment + b\"\\0\")\n" \
+    "        mark = order.read(source.fileno())\n" \
+    "        if mark is not None:\n" \
+    "            order.write(made.fileno(), mark, anew=True)\n" \
+    "        deflate, check, size = zlib.compressobj(wbits=-15), 0, 0\n" \
+    "        while block := source.read(_BLOCK):\n" \
+    "            check, size = zlib.crc32(block, check), size + len(block)\n" \
+    "            made.write(deflate.compress(block))\n" \
+    "        made.write(deflate.flush() + check.to_bytes(4, \"little\") + (size & 0xFFFFFFFF).to_bytes(4, \"little\"))\n" \
+    "        made.flush()\n" \
+    "        os.fdatasync(made.fileno())  # before the uncompressed file is removed\n" \
+    "def origin(fd: int) -> tuple[int, int] | None:\n" \
+    "    head = os.pread(fd, 1024, 0)\n" \
+    "    if not head.startswith(_HEADER):\n" \
+    "        return None\n" \
+    "    found = _ORIGIN.match(head, len(_HEADER) + 2 + int.from_bytes(head[len(_HEADER) : len(_HEADER) + 2], \"little\"))\n" \
+    "    return (int(found[1]), int(found[2])) if found else None\n" \
+    "def _last_time(source: BufferedReader) -> bytes:\n" \
+    "    size = os.fstat(source.fileno()).st_size\n" \
+    "    tail = os.pread(source.fileno(), _TAIL, max(size - _TAIL, 0))\n" \
+    "    return tail.rpartition(b'\"time\":\"')[2].partition(b'\"')[0]\n" \
+    ""
+
 #endif

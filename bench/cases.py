@@ -88,6 +88,7 @@ CASES = (
     Case("wakeup_thousand", "the same, /_ping with 1,000 containers", "ms", True, Goal(100)),
     Case("wakeup_thousand_list", "the same with 1,000, list of containers", "ms", True, Goal(200)),
     Case("asleep_memory", "memory of all processes of a sleeping engine (PSS)", "MB", True, Goal(1)),
+    Case("asleep_generation", "what each of ten wakings leaves with its container (cgroup)", "MB", True, Goal(0.5)),
     Case("asleep_writes", "its writes in 10 seconds", "calls", True),
     Case("bundle_size", "the engine in one file, daemon and client", "MB", True, Goal(1)),
     Case("pull", "pull of a Debian of 204 MB, local registry", "s", True, Goal(0.8, "curl | tar -xz")),

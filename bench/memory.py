@@ -1,11 +1,14 @@
-"""Measures the memory of a set of processes from /proc: proportional set size, distinct pages, and the peak while a
-block runs.
+"""Measures the memory of a set of processes: proportional set size, distinct pages, the peak while a block runs, and
+what a cgroup of their own is charged for.
 
-Run in the benchmarks' process as root; it only reads. Two measures, in bytes:
+Run in the benchmarks' process as root; it only reads, but for that cgroup. The measures, in bytes:
 - proportional set size (PSS): a page that n processes map counts 1/n to each, so a sum over processes counts a page
   once (proc_pid_smaps(5)). Other processes on the machine, say another program of the same interpreter, make it
   smaller.
 - distinct pages: what the processes have resident when no other process shares it, the most that PSS can become.
+- charged: what the processes have allocated and the kernel still keeps, also where none of them has it resident: a file
+  of memory counts as long as one process maps it.
+- available: what the kernel would give to a new program (MemAvailable), which whatever else runs there changes too.
 """
 
 import contextlib
@@ -67,6 +70,46 @@ class Most:
         while not last:
             last = self._ended.wait(self.INTERVAL)
             self.value = max(self.value, pss(self._pids()))
+
+
+class Cgroup:
+    """A memory cgroup of the processes and of what they start, while the `with` block runs. Only what they allocate
+    from then on is charged to it.
+    """
+
+    _HIERARCHIES = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))  # v1; v2
+    _KINDS = ("anon", "shmem", "total_rss", "total_shmem")  # in memory.stat of v2, and of v1
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self._root = next(each for each in self._HIERARCHIES if (each / "cgroup.procs").exists())
+        self._path = self._root / f"bench-{os.getpid()}"
+
+    def __enter__(self) -> "Cgroup":
+        control = self._root / "cgroup.subtree_control"
+        if control.exists():
+            control.write_text("+memory")
+        self._path.mkdir()
+        for pid in self._pids():
+            (self._path / "cgroup.procs").write_text(str(pid))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pid in (self._path / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                (self._root / "cgroup.procs").write_text(pid)
+        self._path.rmdir()
+
+    def charged(self) -> int:
+        """Anonymous memory and files of memory, in bytes."""
+        rows = (line.split() for line in (self._path / "memory.stat").read_text().splitlines())
+        return sum(int(value) for name, value in rows if name in self._KINDS)
+
+
+def available() -> int:
+    """MemAvailable of proc_meminfo(5), in bytes."""
+    rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(rows["MemAvailable"].split()[0]) * 1024
 
 
 def parse_maps(maps: str) -> Iterator[tuple[int, int]]:

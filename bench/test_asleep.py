@@ -17,7 +17,7 @@ from bench.peers import Daemon, Launch, NewDaemon
 from bench.results import Record
 
 ROUNDS = 3
-MANY, THOUSAND, RUNNING = 100, 1000, 10
+MANY, THOUSAND, RUNNING, GENERATIONS = 100, 1000, 10, 10
 SECONDS = 60.0
 WATCHED_SECONDS = 10.0
 MEGABYTE = 1e6
@@ -59,6 +59,29 @@ def test_an_engine_that_sleeps(new_daemon: NewDaemon, workshop: Path, record: Re
         time.sleep(WATCHED_SECONDS)
         assert daemon.isolated.members() == pids, "something has woken the engine"
         record("asleep_writes", OURS, [writes(pids) - before])
+    finally:
+        daemon.close()
+
+
+@pytest.mark.case("asleep_generation")
+def test_what_each_waking_leaves_with_its_container(new_daemon: NewDaemon, workshop: Path, record: Record) -> None:
+    """Of daemons that have gone, only the monitors of their containers are there: what they keep besides PSS counts."""
+    daemon, found = new_daemon(SLEEPING), []
+    try:
+        daemon.give_image(workshop / "rootfs.tar")
+        await_sleep(daemon)
+        with memory.Cgroup(daemon.isolated.members) as cgroup:
+            for _ in range(GENERATIONS + 1):
+                with daemon.connect() as connection:
+                    client.start(connection, client.create(connection, image.NAME, ["sleep", "600"]))
+                await_sleep(daemon)
+                pids = daemon.isolated.members()
+                measures = (cgroup.charged(), memory.pss(pids), memory.distinct(pids), memory.available())
+                found.append([each / MEGABYTE for each in measures])
+        each, pss, distinct, available = (
+            (last - first) / GENERATIONS for first, last in zip(found[0], found[-1], strict=True)
+        )
+        record("asleep_generation", OURS, [each], pss=pss, distinct=distinct, available=available)
     finally:
         daemon.close()
 

@@ -4,12 +4,12 @@
  * It uses pread(2), never a mapping, because people truncate these files by hand (see segment.c). A line's text is
  * unescaped from the window into the sink, in its one pass. */
 #include "log/jsonlines.h"
+#include "log/room.h"
 #include "log/sink.h"
 #include "log/together.h"
 #include "log/waiting.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,7 +22,8 @@
 struct mux_lines {
     struct mux_query query;
     struct jsonlines known;
-    uint8_t *prefix; /* of lines that have the known attributes */
+    struct room learnt; /* the known attributes, and behind them: */
+    uint8_t *prefix;    /* of lines that have these */
     size_t prefix_size;
     const uint8_t *other;
     size_t other_size;
@@ -55,27 +56,19 @@ struct mux_lines *mux_lines_new(int sink_fd, const struct mux_query *query) {
 
 void mux_lines_free(struct mux_lines *lines) {
     sink_end(&lines->sink);
-    free(lines->known.attributes);
-    free(lines->prefix);
+    room_release(&lines->learnt);
     munmap(lines, sizeof *lines);
 }
 
 int mux_lines_learn(struct mux_lines *lines, const uint8_t *attributes, size_t size, const uint8_t *prefix,
                     size_t prefix_size) {
     if (size > LARGEST_READ || prefix_size > LARGEST_READ / 2) return 0; /* such lines stay the caller's */
-    uint8_t *kept = malloc(size + 1), *shown = malloc(prefix_size + 1);
-    if (!kept || !shown) {
-        free(kept);
-        free(shown);
-        return -ENOMEM;
-    }
-    memcpy(kept, attributes, size);
-    memcpy(shown, prefix, prefix_size);
-    free(lines->known.attributes);
-    free(lines->prefix);
-    lines->known.attributes = kept;
+    if (!room_reserve(&lines->learnt, size + prefix_size + 1)) return -ENOMEM;
+    lines->known.attributes = lines->learnt.bytes;
+    lines->prefix = lines->learnt.bytes + size;
+    memcpy(lines->known.attributes, attributes, size);
+    if (prefix_size > 0) memcpy(lines->prefix, prefix, prefix_size);
     lines->known.attributes_size = size;
-    lines->prefix = shown;
     lines->prefix_size = prefix_size;
     return 0;
 }

@@ -120,6 +120,7 @@ void finish(struct mux_stay *stay) {
     stay->finished_ns = now_ns();
     stay->has_ended = 1;
     mux_pump_drain(stay->pump);
+    end_compression(stay, true);
     int size = put_exited(stay, 0, kept, sizeof kept);
     if (stay->exec_dir >= 0)
         write_exit_file(stay->exec_dir, kept + 1, (size_t)size - 1);

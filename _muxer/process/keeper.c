@@ -318,8 +318,7 @@ void meet(struct mux_stay *stay) {
 
 /* Sends the message Detached of engine.wire.schema. */
 static void tell_detached(const struct mux_stay *stay) {
-    static const char told[] = "J{\"@\":\"Detached\"}";
-    if (stay->link >= 0) send(stay->link, told, sizeof told - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (stay->link >= 0) send(stay->link, WIRE_DETACHED, sizeof WIRE_DETACHED - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* Keeps a waiting client; if there is no room for it, only the daemon can answer it. */
@@ -377,7 +376,7 @@ ssize_t peek(int link, uint8_t *first) {
     return got < 0 && errno == ECONNRESET ? recv(link, first, 1, MSG_PEEK | MSG_DONTWAIT) : got; /* as in receive */
 }
 
-bool hear(struct mux_stay *stay) {
+void hear(struct mux_stay *stay) {
     uint8_t first;
     ssize_t got = peek(stay->link, &first);
     if (got > 0 && (first == WIRE_WAITS || first == WIRE_ANSWERED || first == WIRE_SETTLED || first == WIRE_REMOVED))
@@ -385,51 +384,53 @@ bool hear(struct mux_stay *stay) {
     else if (got > 0 && first == WIRE_HOME && !stay->has_ended)
         find_home(stay);
     else if (got > 0 && !stay->has_ended)
-        return false;
+        carry_out(stay);
     else if (got > 0)
         pass_over(stay);
     else if (got == 0 || (errno != EAGAIN && errno != EINTR))
         drop_link(stay);
-    return true;
 }
 
-/* Handles an event that needs no Python, such as a connection or a hang-up. False: it is for Python. */
-static bool settled(struct mux_stay *stay) {
-    int64_t number = stay->event.number;
-    if (number == stay->listener)
+/* Handles what is readable. */
+static void look_at(struct mux_stay *stay, int64_t number) {
+    if (number == stay->pidfd)
+        finish(stay);
+    else if (number == stay->listener)
         meet(stay);
     else if (number == stay->launching_end)
         reap_launcher(stay);
     else if (stay->waiters && number == mux_waiters_fd(stay->waiters))
         mux_waiters_look(stay->waiters);
+    else if (number == stay->compressing_end)
+        end_compression(stay, false);
     else
-        return hear(stay);
-    return true;
+        hear(stay);
 }
 
-int serve(struct mux_stay *stay, int count, const int *clients) {
+void serve(struct mux_stay *stay, int count, const int *clients) {
     stay->waiters = NULL;
-    stay->record = -1;
+    stay->record = stay->compressing_end = -1;
+    stay->compressing = 0;
     stay->has_ended = 0;
     if (begin(stay, count, clients) < 0) abandon(1);
     if (stay->launching_end < 0)
         prctl(PR_SET_CHILD_SUBREAPER, 0);
     else if (mux_pump_watch(stay->pump, stay->launching_end) < 0)
         reap_launcher(stay);
-    do { /* Clients come and go without the interpreter, whose pages stay shared with the spawner. */
+    shed_ballast();
+    for (;;) {
         if (mux_pump_run(stay->pump, &stay->event) < 0) {
             /* Out of memory. Without its streams the container is killed, and its end is told as usual. */
             syscall(SYS_pidfd_send_signal, stay->pidfd, SIGKILL, NULL, 0);
             finish(stay);
         }
-        if (stay->event.kind == MUX_READABLE && stay->event.number == stay->pidfd) finish(stay);
+        if (stay->event.kind == MUX_READABLE) look_at(stay, stay->event.number);
         if (stay->event.kind == MUX_DETACHED) tell_detached(stay);
-    } while (!(stay->event.kind == MUX_READABLE && !settled(stay)) && stay->event.kind != MUX_ROTATED);
-    reap_launcher(stay);
-    return MUX_STAYS;
+        if (stay->event.kind == MUX_ROTATED) compress_older(stay);
+    }
 }
 
-int stay_with_exec(struct mux_stay *stay, int from, pid_t joiner, int count, const int *clients) {
+void stay_with_exec(struct mux_stay *stay, int from, pid_t joiner, int count, const int *clients) {
     stay->launching = joiner;
     stay->launching_end = -1;
     int born = await_birth(stay, from);
@@ -438,21 +439,21 @@ int stay_with_exec(struct mux_stay *stay, int from, pid_t joiner, int count, con
     /* An exec's process may end before the joiner, which has no more to do, is gone: so that is watched for. */
     if (stay->launching > 0) stay->launching_end = (int)syscall(SYS_pidfd_open, joiner, 0);
     if (stay->launching_end < 0) reap_launcher(stay);
-    return serve(stay, count, clients);
+    serve(stay, count, clients);
 }
 
 /* In the keeper, after it has closed the request's descriptors: waits for the launcher, then serves the container. */
-int stay_on(struct mux_stay *stay, int from, pid_t launcher) {
+void stay_on(struct mux_stay *stay, int from, pid_t launcher) {
     int count, clients[MUX_MOST_FDS], taken = take_over(stay, from, &count, clients);
     if (taken > 0 && !stay->handed.has_process && count > 0)
-        return stay_with_exec(stay, from, launcher, count, clients);
+        stay_with_exec(stay, from, launcher, count, clients);
     close(from);
     stay->launching = launcher;
     stay->launching_end = -1;
     reap_launcher(stay);
     /* No container came to run. The daemon was told why, or sees the end of the link. */
     if (taken <= 0) abandon(taken != 0);
-    return serve(stay, count, clients);
+    serve(stay, count, clients);
 }
 
 int mux_take(struct mux_stay *stay) {

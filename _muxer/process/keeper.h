@@ -30,18 +30,25 @@ void find_title(struct mux_stay *stay);
 /* In the spawner, before its first fork: has forks copy nothing of the memory that only Python needs. */
 void stow_ballast(const struct mux_stay *stay);
 
+/* In a keeper: gives up the memory of Python, which is the spawner's, for good. Nothing of it, and nothing of malloc(3),
+ * may be touched any more. */
+void shed_ballast(void);
+
+/* Forks a child that stays in C; it is in a PID namespace of its own if it is to be. */
+pid_t fork_with(bool own_pids, int *pidfd);
+
 /* Closes the descriptors of the request. */
 void close_request(struct mux_stay *stay);
 
-/* In the keeper: waits for the launcher, then serves the container; returns MUX_STAYS, if at all. */
-int stay_on(struct mux_stay *stay, int from, pid_t launcher);
+/* In the keeper: waits for the launcher, then serves the container. */
+_Noreturn void stay_on(struct mux_stay *stay, int from, pid_t launcher);
 
-/* In the keeper: serves a container that runs; stay->fds and stay->handed have all of it. Returns the same. */
-int serve(struct mux_stay *stay, int count, const int *clients);
+/* In the keeper: serves a container that runs; stay->fds and stay->handed have all of it. */
+_Noreturn void serve(struct mux_stay *stay, int count, const int *clients);
 
-/* In the keeper of an exec: waits for what the joiner, on the socket `from`, tells of its process, and serves that.
- * Returns the same. */
-int stay_with_exec(struct mux_stay *stay, int from, pid_t joiner, int count, const int *clients);
+/* In the keeper of an exec: waits for what the joiner, on the socket `from`, tells of its process, and serves
+ * that. */
+_Noreturn void stay_with_exec(struct mux_stay *stay, int from, pid_t joiner, int count, const int *clients);
 
 /* The child of a keeper that launches by itself: a container's process 1, or an exec's joiner.
  * mounts: its mount namespace, -1 before it has one of its own */
@@ -55,10 +62,9 @@ struct infant {
 bool prepare_start(struct mux_stay *stay, struct infant *infant);
 bool prepare_exec(struct mux_stay *stay, struct infant *infant);
 
-/* In a keeper with a request: launches what it asks for, by the child that was prepared, if any, and serves it. Returns
- * MUX_STAYS, if at all. */
-int launch_start(struct mux_stay *stay, struct infant *infant);
-int launch_exec(struct mux_stay *stay, struct infant *infant);
+/* In a keeper with a request: launches what it asks for, by the child that was prepared, if any, and serves it. */
+_Noreturn void launch_start(struct mux_stay *stay, struct infant *infant);
+_Noreturn void launch_exec(struct mux_stay *stay, struct infant *infant);
 
 /* Kills and reaps the child. */
 void end_infant(struct infant *infant);
@@ -72,8 +78,17 @@ void reap_launcher(struct mux_stay *stay);
 /* Accepts a connection of a new daemon, which replaces the earlier daemon, and tells it the state of the container. */
 void meet(struct mux_stay *stay);
 
-/* Takes one message of the daemon, or the end of the link. False: the message is for Python, and was not read. */
-bool hear(struct mux_stay *stay);
+/* Takes one message of the daemon, or the end of the link. */
+void hear(struct mux_stay *stay);
+
+/* Carries out a message of the daemon to a container that runs. */
+void carry_out(struct mux_stay *stay);
+
+/* The log was rotated: begins to compress its older files. */
+void compress_older(struct mux_stay *stay);
+
+/* The compression has ended, or is to end since it is unwanted, if there is one. */
+void end_compression(struct mux_stay *stay, bool unwanted);
 
 /* Takes a home from the daemon, whose next datagram gives it (engine/wire/endpoint.py). */
 void find_home(struct mux_stay *stay);

@@ -56,8 +56,7 @@ static void let_go_of(int *fd) {
     *fd = -1;
 }
 
-/* Forks a child that stays in C; it is in a PID namespace of its own if it is to be. */
-static pid_t fork_with(bool own_pids, int *pidfd) {
+pid_t fork_with(bool own_pids, int *pidfd) {
     struct clone_request request = {.flags = CLONE_PIDFD | (own_pids ? CLONE_NEWPID : 0),
                                     .pidfd = (uint64_t)(uintptr_t)pidfd,
                                     .exit_signal = SIGCHLD};
@@ -363,7 +362,7 @@ static int give_plan(struct infant **infant, const struct asked *asked, const in
     return 0;
 }
 
-int launch_start(struct mux_stay *stay, struct infant *infant) {
+_Noreturn void launch_start(struct mux_stay *stay, struct infant *infant) {
     struct asked asked;
     struct streams streams;
     struct infant fresh;
@@ -395,7 +394,7 @@ int launch_start(struct mux_stay *stay, struct infant *infant) {
     int count = gather(stay, infant, &streams, log);
     forget_start(stay);
     stay->launching = 0;
-    return serve(stay, count, clients);
+    serve(stay, count, clients);
 }
 
 /* In the child of an exec's keeper: waits for the plan, which comes with a pidfd of process 1 and the streams. */
@@ -428,7 +427,7 @@ bool prepare_exec(struct mux_stay *stay, struct infant *infant) {
     return infant->pid > 0;
 }
 
-int launch_exec(struct mux_stay *stay, struct infant *infant) {
+_Noreturn void launch_exec(struct mux_stay *stay, struct infant *infant) {
     struct asked asked;
     struct streams streams;
     struct infant fresh;
@@ -456,6 +455,6 @@ int launch_exec(struct mux_stay *stay, struct infant *infant) {
     let_go_of(&infant->pidfd);
     forget_start(stay);
     let_go_of(&stay->wants);
-    return stay_with_exec(stay, infant->reports, infant->pid, count, clients);
+    stay_with_exec(stay, infant->reports, infant->pid, count, clients);
 }
 

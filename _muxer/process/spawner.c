@@ -83,7 +83,7 @@ static int fork_monitor(struct mux_stay *stay, int requests, struct kind *kinds,
     close(ends[1]);
     if (wants >= 0) close(wants);
     close_request(stay);
-    return stay_on(stay, ends[0], launcher);
+    stay_on(stay, ends[0], launcher);
 }
 
 /* Forks a keeper that launches by itself. wants: where a spare takes its request, -1 for the request that is here. Returns
@@ -96,13 +96,13 @@ static int fork_birth(struct mux_stay *stay, int requests, struct kind *kinds, b
     stay->launching = 0;
     stay->launching_end = -1;
     mux_name(stay, wants >= 0 ? "spare" : "monitor", "");
-    if (wants < 0) return exec ? launch_exec(stay, NULL) : launch_start(stay, NULL);
+    if (wants < 0) exec ? launch_exec(stay, NULL) : launch_start(stay, NULL);
     bool prepared = exec ? prepare_exec(stay, &infant) : prepare_start(stay, &infant);
     if (mux_take(stay) != 1) {
         if (prepared) end_infant(&infant);
         _exit(0);
     }
-    return exec ? launch_exec(stay, prepared ? &infant : NULL) : launch_start(stay, prepared ? &infant : NULL);
+    exec ? launch_exec(stay, prepared ? &infant : NULL) : launch_start(stay, prepared ? &infant : NULL);
 }
 
 /* Makes a spare of this kind. Returns the same as fork_monitor. */

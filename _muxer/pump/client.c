@@ -236,5 +236,6 @@ void client_free(struct client *client) {
     room_release(&client->pending);
     connection_end(client->fd);
     close(client->fd);
-    free(client);
+    struct room place = client->place;
+    room_release(&place);
 }

@@ -12,6 +12,7 @@
 
 struct client {
     struct client *next;
+    struct room place; /* its own memory, on pages of its own */
     int64_t number;
     int fd;
     int polled; /* its place in the poll table, -1 for none */

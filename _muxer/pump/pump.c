@@ -22,23 +22,26 @@ static bool next_event(struct mux_pump *pump, struct mux_event *event) {
     return true;
 }
 
-/* Returns the table with room for so many, NULL if there is no memory for it. few: where it began, in the pump. */
-static void *widen(void *table, const void *few, int *room, int wanted, size_t each) {
+/* Returns the table with room for so many, NULL if there is no memory for it. few: where it began, in the pump; wide:
+ * where it goes on. */
+static void *widen(struct room *wide, const void *few, int *room, int wanted, size_t each) {
+    void *table = wide->bytes ? wide->bytes : (void *)few;
     if (wanted <= *room) return table;
-    void *wide = realloc(table == few ? NULL : table, (size_t)wanted * 2 * each);
-    if (!wide) return NULL;
-    if (table == few) memcpy(wide, few, (size_t)*room * each);
+    bool first = !wide->bytes;
+    if (!room_reserve(wide, (size_t)wanted * 2 * each)) return NULL;
+    if (first) memcpy(wide->bytes, few, (size_t)*room * each);
     *room = wanted * 2;
-    return wide;
+    return wide->bytes;
 }
 
 /* Makes room in the tables for one more client or watch, so that none has to be made while bytes move. */
 static bool make_room(struct mux_pump *pump) {
     int wanted_events = pump->event_count + 2 * (pump->client_count + 1) + 8;
     int wanted_table = 3 + pump->watched_count + 1 + pump->client_count + 1, wanted_watched = pump->watched_count + 1;
-    void *events = widen(pump->events, pump->few_events, &pump->event_room, wanted_events, sizeof *pump->events);
-    void *table = widen(pump->table, pump->few_polled, &pump->table_room, wanted_table, sizeof *pump->table);
-    void *watched = widen(pump->watched, pump->few_watched, &pump->watched_room, wanted_watched, sizeof *pump->watched);
+    void *events = widen(&pump->wide_events, pump->few_events, &pump->event_room, wanted_events, sizeof *pump->events);
+    void *table = widen(&pump->wide_table, pump->few_polled, &pump->table_room, wanted_table, sizeof *pump->table);
+    void *watched =
+        widen(&pump->wide_watched, pump->few_watched, &pump->watched_room, wanted_watched, sizeof *pump->watched);
     if (events) pump->events = events;
     if (table) pump->table = table;
     if (watched) pump->watched = watched;
@@ -82,9 +85,9 @@ void mux_pump_free(struct mux_pump *pump) {
     room_release(&pump->buffer);
     room_release(&pump->input_room);
     if (pump->json) json_leave(pump->json);
-    if (pump->watched != pump->few_watched) free(pump->watched);
-    if (pump->events != pump->few_events) free(pump->events);
-    if (pump->table != pump->few_polled) free(pump->table);
+    room_release(&pump->wide_watched);
+    room_release(&pump->wide_events);
+    room_release(&pump->wide_table);
     if (!pump->lent) free(pump);
 }
 
@@ -114,8 +117,10 @@ int mux_pump_set_input(struct mux_pump *pump, int fd, int close_on_eof) {
 int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int framed, const uint8_t *detach,
                             size_t detach_size, int replay, const uint8_t *owed, size_t owed_size) {
     if (detach_size > LARGEST_DETACH) return -EINVAL;
-    struct client *client = make_room(pump) ? calloc(1, sizeof *client) : NULL, **link = &pump->clients;
-    if (!client) return -ENOMEM;
+    struct room place = {0};
+    if (!make_room(pump) || !room_reserve(&place, sizeof(struct client))) return -ENOMEM;
+    struct client *client = (struct client *)place.bytes, **link = &pump->clients;
+    client->place = place;
     client->fd = fd;
     client->polled = client->directory_fd = client->log_fd = -1;
     client->streams = (uint8_t)streams;
@@ -126,7 +131,7 @@ int64_t mux_pump_add_client(struct mux_pump *pump, int fd, int streams, int fram
     int failed = replay && pump->log && !pump->json ? client_fall_back(client, pump->log, 0, 0) : 0;
     if (failed == 0 && owed_size > 0 && !room_reserve(&client->pending, owed_size)) failed = -ENOMEM;
     if (failed < 0) {
-        free(client); /* the descriptor is still the caller's */
+        room_release(&place); /* the descriptor is still the caller's */
         return failed;
     }
     if (owed_size > 0) memcpy(client->pending.bytes, owed, owed_size);

@@ -10,8 +10,8 @@
 
 #include <poll.h>
 
-/* What an ordinary container needs of the tables lies in the pump: what malloc(3) gives out lies on pages of the spawner's
- * heap, and each of these that a keeper writes to is copied. */
+/* What an ordinary container needs of the tables lies in the pump. Nothing here is from malloc(3), whose heap is the
+ * spawner's: a keeper gives that up (ballast.c). */
 #define FEW_EVENTS 16
 #define FEW_POLLED 12
 #define FEW_WATCHED 6
@@ -41,7 +41,7 @@ struct mux_pump {
     bool close_on_eof;
     bool closing_input; /* a client has sent its end: close stdin when all is written */
     int64_t input_from; /* the client of the "stdin-closed" event that is told when all is written, 0 for none */
-    struct room input_room;
+    struct room input_room, wide_events, wide_table, wide_watched;
     const uint8_t *input_bytes;
     size_t input_size;
     struct room buffer; /* one frame */

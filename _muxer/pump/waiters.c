@@ -7,9 +7,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,11 +20,24 @@
 
 enum flag { FOR_REMOVAL = 1, FULL_CLOSE = 2 };
 
+/* Where waiters lie: not in memory of malloc(3), whose heap a keeper gives up (process/ballast.c), but in slots of
+ * blocks. Most have little text; a block has slots of one size. */
+#define BLOCK_SIZE (64u * 1024u)
+#define SMALL 256u
+#define LARGE 2048u /* more than the head and four texts of 255 bytes */
+
+struct block {
+    struct block *next;
+    size_t slot, used; /* bytes of each slot; of all that were ever taken */
+    uint8_t slots[];
+};
+
 struct waiter {
     struct waiter *next;
     uint64_t number;
     int fd;
     bool for_removal, orphan;
+    bool large;
     uint8_t sizes[DIGITS + 1];
     uint8_t texts[]; /* what is sent before a code of one, two and three digits, and after it */
 };
@@ -32,15 +45,48 @@ struct waiter {
 struct mux_waiters {
     struct waiter *first;
     int count;
+    struct waiter *unused[2]; /* slots that are free, by whether they are large */
+    struct block *blocks;
     int hang_ups; /* an epoll of all connections: one descriptor for the pump to watch, however many they are */
 };
 
+static void *some_pages(size_t size) {
+    void *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+/* Returns a slot, NULL if there is no memory for it. */
+static struct waiter *take_slot(struct mux_waiters *waiters, bool large) {
+    struct waiter *found = waiters->unused[large];
+    struct block *block = waiters->blocks;
+    size_t slot = large ? LARGE : SMALL;
+    if (found) {
+        waiters->unused[large] = found->next;
+        return found;
+    }
+    while (block && (block->slot != slot || BLOCK_SIZE - sizeof *block - block->used < slot)) block = block->next;
+    if (!block) {
+        if (!(block = some_pages(BLOCK_SIZE))) return NULL;
+        block->slot = slot;
+        block->next = waiters->blocks;
+        waiters->blocks = block;
+    }
+    found = (struct waiter *)(block->slots + block->used);
+    block->used += slot;
+    return found;
+}
+
+static void free_slot(struct mux_waiters *waiters, struct waiter *waiter) {
+    waiter->next = waiters->unused[waiter->large];
+    waiters->unused[waiter->large] = waiter;
+}
+
 struct mux_waiters *mux_waiters_new(void) {
-    struct mux_waiters *waiters = calloc(1, sizeof *waiters);
+    struct mux_waiters *waiters = some_pages(sizeof *waiters);
     if (!waiters) return NULL;
     waiters->hang_ups = epoll_create1(EPOLL_CLOEXEC);
     if (waiters->hang_ups < 0) {
-        free(waiters);
+        munmap(waiters, sizeof *waiters);
         return NULL;
     }
     /* The usual limit of 1024 is soon reached. The container was forked before and keeps its own limit. */
@@ -65,13 +111,17 @@ static void forget(struct mux_waiters *waiters, struct waiter *waiter) {
     /* The connection may stay open in the daemon, and epoll would go on reporting it. */
     epoll_ctl(waiters->hang_ups, EPOLL_CTL_DEL, waiter->fd, NULL);
     close(waiter->fd);
-    free(waiter);
+    free_slot(waiters, waiter);
 }
 
 void mux_waiters_free(struct mux_waiters *waiters) {
     while (waiters->first) forget(waiters, waiters->first);
     close(waiters->hang_ups);
-    free(waiters);
+    for (struct block *block = waiters->blocks, *next; block; block = next) {
+        next = block->next;
+        munmap(block, BLOCK_SIZE);
+    }
+    munmap(waiters, sizeof *waiters);
 }
 
 int mux_waiters_take(struct mux_waiters *waiters, const uint8_t *datagram, size_t size, int fd) {
@@ -79,8 +129,10 @@ int mux_waiters_take(struct mux_waiters *waiters, const uint8_t *datagram, size_
     if (size < HEAD_SIZE || datagram[0] != WIRE_WAITS) return -EINVAL;
     for (int i = 0; i <= DIGITS; i++) texts += datagram[10 + i];
     if (size != HEAD_SIZE + texts) return -EINVAL;
-    struct waiter *waiter = malloc(sizeof *waiter + texts);
+    bool large = sizeof(struct waiter) + texts > SMALL;
+    struct waiter *waiter = take_slot(waiters, large);
     if (!waiter) return -ENOMEM;
+    waiter->large = large;
     memcpy(&waiter->number, datagram + 1, sizeof waiter->number);
     memcpy(waiter->sizes, datagram + 10, sizeof waiter->sizes);
     memcpy(waiter->texts, datagram + HEAD_SIZE, texts);
@@ -90,7 +142,7 @@ int mux_waiters_take(struct mux_waiters *waiters, const uint8_t *datagram, size_
     struct epoll_event event = {.events = datagram[9] & FULL_CLOSE ? 0 : EPOLLRDHUP, .data.ptr = waiter};
     if (epoll_ctl(waiters->hang_ups, EPOLL_CTL_ADD, fd, &event) < 0) {
         int failed = -errno;
-        free(waiter); /* the descriptor is still the caller's */
+        free_slot(waiters, waiter); /* the descriptor is still the caller's */
         return failed;
     }
     waiter->next = waiters->first;

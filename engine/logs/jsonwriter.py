@@ -116,10 +116,6 @@ class JsonWriter(OpenLog):
         self._out: list[bytes] = []
         self._out_size = 0
 
-    def go_on(self) -> None:
-        """Read the attributes that the process before has left in the memory file."""
-        self._begin(os.pread(self.index_fd, os.fstat(self.index_fd).st_size, 0))
-
     def append(self, stream: int, payload: bytes | memoryview) -> None:
         """Writes the lines that the chunk completes, and keeps the rest of it.
 

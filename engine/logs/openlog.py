@@ -38,18 +38,6 @@ class OpenLog:
         self.number = self.records = self.open_lines = self.last_ns = self.position = 0
         self.log_fd = self.index_fd = self.directory_fd = -1
 
-    @classmethod
-    def taken_over(cls, fields: dict[str, int | bytes]) -> "OpenLog":
-        """A log that another process has opened: `fields` are all of its fields, with this process's descriptors."""
-        log = cls.__new__(cls)
-        for name, value in fields.items():
-            setattr(log, name, value)
-        log.go_on()
-        return log
-
-    def go_on(self) -> None:
-        """Make the state of a taken-over log that is not among its fields."""
-
     def clock(self, time_ns: int) -> int:
         """Returns the time of what is written next. Where it steps back, it marks the present file. Raises OSError."""
         late = time_ns < self.last_ns

@@ -13,10 +13,10 @@ from engine.wire.schema import Exited
 class Kept:
     """The clients that wait for the container's end. No `Waiters` object is made before the first of them has come."""
 
-    def __init__(self, pump: Pump, make: type[Waiters], kept: Waiters | None = None) -> None:
+    def __init__(self, pump: Pump, make: type[Waiters]) -> None:
         self._pump = pump
         self._make = make
-        self._kept = kept
+        self._kept: Waiters | None = None
 
     def __len__(self) -> int:
         return len(self._kept) if self._kept is not None else 0

@@ -9,7 +9,6 @@ from abc import abstractmethod
 
 from engine.dataclass import dataclass
 from engine.logs.openlog import OpenLog
-from engine.monitor import contract
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +39,6 @@ class Handover:
     container: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TakenOver:
-    """What the keeper has when it enters Python: the container runs, and `event` is the first event to act on.
-
-    record: for an exec that has a home, the descriptor of its record (see `engine.monitor.life`); else -1
-    Waiters: the class of `waiters`, the clients that wait for the container's end; `waiters` is None while there are
-        none
-    """
-
-    pid: int
-    pid_start: int
-    started_ns: int
-    pidfd: int
-    listener: int
-    link: int
-    exec_dir: int
-    terminal: int
-    mounts: int
-    record: int
-    pump: contract.Pump
-    log: OpenLog | None
-    Waiters: type[contract.Waiters]
-    waiters: contract.Waiters | None
-    event: contract.Event
-
-
 class Processes:
     """The methods of the spawner, spare, launcher, joiner and keeper processes. Only the C muxer has them."""
 
@@ -79,7 +52,6 @@ class Processes:
         Returns in several processes. `launches`: this is the launcher, and it has a `request`. With `spares` also
         `prepares` or, for an exec, `prepares exec`: this is a spare, which gets its request by `take`.
         `resolves`: this process is no monitor, and its `request` says what it is.
-        `stays`: this is the keeper, much later; the container runs, and there is something to decide in Python.
         `ended`: this is the spawner, and the daemon is gone. Raises OSError.
         """
 
@@ -119,7 +91,3 @@ class Processes:
     @abstractmethod
     def hand_over(self, handed: Handover) -> None:
         """In the launcher: give the container to the keeper. The launcher ends soon afterwards. Raises OSError."""
-
-    @abstractmethod
-    def awake(self) -> TakenOver:
-        """In the keeper: what it has taken over."""

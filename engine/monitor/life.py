@@ -23,7 +23,7 @@ from engine.logs.openlog import OpenLog
 from engine.monitor import logs
 from engine.monitor.adopting import Kept
 from engine.monitor.contract import Event, Pump
-from engine.monitor.handover import Handover, TakenOver
+from engine.monitor.handover import Handover
 from engine.monitor.launch import Launched
 from engine.monitor.parts import Parts
 from engine.wire import codec, endpoint, exitfile, waits, wakeup
@@ -85,17 +85,6 @@ def handed(start: Start, launched: Launched, link: int, listener: socket.socket,
         launched.log,
         os.path.basename(start.exec_dir),
     )
-
-
-def go_on(stayed: TakenOver) -> None:
-    """In the keeper: serve the container, beginning with the first event that C could not handle by itself."""
-    greeting = Started(stayed.pid, stayed.pid_start, stayed.started_ns, keeps_waiters=True, wakes=True)
-    link = Channel.adopt(stayed.link) if stayed.link >= 0 else None
-    listener = socket.socket(fileno=stayed.listener) if stayed.listener >= 0 else None
-    exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
-    waiters = Kept(stayed.pump, stayed.Waiters, stayed.waiters)
-    held = _Held(stayed.pidfd, stayed.terminal, stayed.mounts, stayed.record)
-    _Life(exec_dir, stayed.pump, stayed.log, greeting, held, link, listener, waiters).run(stayed.event)
 
 
 def _stdin_once(start: Start | Exec) -> bool:

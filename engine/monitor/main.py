@@ -69,12 +69,8 @@ def _be_whole(
 def be(part: str, processes: Processes, stage: str) -> int:
     """Be one of the processes of a monitor (`engine.monitor.nativeprocess`); returns the process's exit status.
 
-    part: `launches`, `prepares`, `prepares exec` or `stays`; stage: an empty directory in which a spare prepares
+    part: `launches`, `prepares` or `prepares exec`; stage: an empty directory in which a spare prepares
     """
-    if part == "stays":
-        stayed = processes.awake()
-        exec_dir = f"/proc/self/fd/{stayed.exec_dir}" if stayed.exec_dir >= 0 else ""
-        return _guarded(exec_dir, lambda: life.go_on(stayed))
     spare = None
     if part == "prepares":
         spare = launch.prepare(stage)

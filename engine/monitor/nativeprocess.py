@@ -2,24 +2,20 @@
 
 A process that runs Python after a fork copies the pages that it touches, half a megabyte within moments. So a monitor
 forks before it runs any Python: its child, the launcher, starts the container in Python and ends. The monitor itself,
-the keeper, stays in C and comes back to Python only when something has to be decided. There is no Python version of
-this: without the C muxer a monitor is one process that does both. `engine.monitor.handover` tells what the methods do.
+the keeper, stays in C, and has nothing of Python's memory once the container runs. There is no Python version of this:
+without the C muxer a monitor is one process that does both. `engine.monitor.handover` tells what the methods do.
 """
 
 import os
+import sys
 
 from _muxer._native import ffi, lib
-from engine.logs.jsonwriter import JsonWriter
-from engine.logs.openlog import OpenLog
-from engine.logs.writer import Writer
 from engine.monitor import handover
-from engine.monitor.contract import Event
-from engine.monitor.handover import Handover, TakenOver
-from engine.monitor.nativepump import LENT, Pump, Waiters, lent
+from engine.monitor.handover import Handover
+from engine.monitor.nativepump import LENT
 
 _PARTS = {
     lib.MUX_LAUNCHES: "launches",
-    lib.MUX_STAYS: "stays",
     lib.MUX_PREPARES: "prepares",
     lib.MUX_PREPARES_EXEC: "prepares exec",
     lib.MUX_RESOLVES: "resolves",
@@ -27,7 +23,6 @@ _PARTS = {
 }
 
 
-_KINDS: dict[bool, type[OpenLog]] = {False: Writer, True: JsonWriter}  # by whether it is of JSON lines
 # Looked up before the forks, because each child would have to do it again.
 _HANDOVER = ffi.typeof("struct mux_handover *")
 _BYTES = ffi.typeof("uint8_t[]")
@@ -46,6 +41,7 @@ class Processes(handover.Processes):
         self._kept = ffi.new(_BYTES, furniture), ffi.new(_TEXT, place.encode())
         self._c.furniture, self._c.place = self._kept
         self._c.furniture_size = len(furniture)
+        self._c.program = os.fsencode(sys.executable)[:255]
         return _PARTS[_checked(lib.mux_spawn(requests, self._c, spares))]
 
     def take(self) -> bool:
@@ -112,32 +108,6 @@ class Processes(handover.Processes):
         clients = [descriptor for descriptor, *_ in handed.clients]
         message = ffi.new(_HANDOVER, told)
         _checked(lib.mux_hand_over(self._c, message, descriptors, len(descriptors), clients))
-
-    def awake(self) -> TakenOver:
-        c, handed = self._c, self._c.handed
-        log: OpenLog | None = None
-        c_log: ffi.Log = ffi.NULL
-        if handed.has_log:
-            c_log = ffi.addressof(c, "log")
-            log = _KINDS[bool(c_log.json)].taken_over({name: lent(c_log, name) for name in LENT})
-        event: Event = ("readable", c.event.number) if c.event.kind == lib.MUX_READABLE else ("rotated",)
-        return TakenOver(
-            handed.pid,
-            handed.pid_start,
-            handed.started_ns,
-            c.pidfd,
-            c.listener,
-            c.link,
-            c.exec_dir,
-            c.terminal,
-            c.mounts,
-            c.record,
-            Pump.taken_over(c.pump, c_log, log, c),
-            log,
-            Waiters,
-            Waiters.taken_over(c.waiters),
-            event,
-        )
 
 
 def _checked(result: int) -> int:

@@ -36,21 +36,12 @@ class Pump(contract.Pump):
 
     def __init__(self, log: OpenLog | None, tty: bool = False) -> None:
         self._log = log
-        self._owner: ffi.Stay | None = None
         self._c_log = ffi.new("struct mux_log *") if log is not None else ffi.NULL
         self._event = ffi.new("struct mux_event *")
         self._lend()
         self._pump = lib.mux_pump_new(self._c_log, tty)
         if not self._pump:
             raise MemoryError
-
-    @classmethod
-    def taken_over(cls, pump: "ffi.Pump", c_log: "ffi.Log", log: OpenLog | None, owner: "ffi.Stay") -> "Pump":
-        """Wrap a pump that C code has made and run (see `nativeprocess`); `owner` keeps the memory behind it."""
-        self = cls.__new__(cls)
-        self._log, self._c_log, self._pump, self._owner = log, c_log, pump, owner
-        self._event = ffi.new("struct mux_event *")
-        return self
 
     def add_output(self, stream: int, fd: int) -> None:
         _check(lib.mux_pump_add_output(self._pump, stream, fd))
@@ -128,15 +119,6 @@ class Waiters(contract.Waiters):
         if not self._waiters:
             raise MemoryError
         self.fd = lib.mux_waiters_fd(self._waiters)
-
-    @classmethod
-    def taken_over(cls, waiters: "ffi.Waiters") -> "Waiters | None":
-        """Wrap the waiters that C code has kept so far; None: no client waits yet."""
-        if not waiters:
-            return None
-        self = cls.__new__(cls)
-        self._waiters, self.fd = waiters, lib.mux_waiters_fd(waiters)
-        return self
 
     def __len__(self) -> int:
         return lib.mux_waiters_count(self._waiters)

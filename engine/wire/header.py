@@ -5,12 +5,14 @@ first byte of each datagram that C looks at, the sizes in those that C reads, th
 gaps for printf(3), and the words for errors. A test compares the file with what is made here.
 """
 
+import ast
 import errno
 import sys
 from pathlib import Path
 
 from engine.dataclass import asdict
 from engine.kernel import reasons
+from engine.logs import compress, order
 from engine.sandbox import plan
 from engine.wire import channel, codec, endpoint, leads, report, schema, waits
 from engine.wire.schema import Message
@@ -72,6 +74,7 @@ WRITTEN: dict[str, Message] = {
     "FAILURE": schema.Failed(_WORD, _GAP, _WORD, _GAP + 1),
     "WARNING": schema.Warned(_WORD),
     "PROCEED": schema.Proceed(),
+    "DETACHED": schema.Detached(),
 }
 """The messages that C writes, or knows when it reads them; each value that C fills in is a gap."""
 
@@ -110,7 +113,34 @@ def text() -> str:
         numbers = f", with int64_t for: {', '.join(gaps)}" if gaps else ""
         lines += ["", f"/* The message {type(message).__name__} for printf(3){numbers}. */"]
         lines.append(f"#define WIRE_{name} {_format(message)}")
+    lines += ["", "/* The text of engine/logs/order.py and compress.py, without their docstrings and comments. */"]
+    lines.append("#define WIRE_COMPRESS \\")
+    lines += [f"    {_literal(line)} \\" for line in _compressing()] + ['    ""']
     return "\n".join([*lines, "", "#endif", ""])
+
+
+def _compressing() -> list[str]:
+    """Both modules as one program, in which each has what it imports of the engine's."""
+    first, second = (_bare(Path(module.__file__).read_text()) for module in (order, compress))
+    second.remove(f"from engine.logs import {order.__name__.rpartition('.')[2]}")
+    assert not any("engine" in line and "import" in line for line in first + second)
+    return [*first, "import types", "order = types.SimpleNamespace(read=read, write=write)", *second]
+
+
+def _bare(source: str) -> list[str]:
+    """The lines of a module without docstrings, and without lines that are empty or have only a comment."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node):
+            first, last = node.body[0].lineno, node.body[0].end_lineno
+            last = last or first
+            lines[first - 1 : last] = [""] * (last - first + 1)
+    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _literal(line: str) -> str:
+    escaped = line.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}\\n"'
 
 
 def _is_gap(value: object) -> bool:

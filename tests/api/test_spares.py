@@ -114,6 +114,51 @@ def test_a_monitor_in_c_has_a_few_pages_of_its_own(own_daemon: Daemon) -> None:
     own_daemon.remove(container)
 
 
+def test_no_generation_of_the_engine_leaves_memory_in_its_monitors(own_daemon: Daemon) -> None:
+    """Neither a daemon that was killed, nor one that was stopped, nor a spawner that has died: not in the monitor of a
+    container, nor in that of an exec, which the next daemon still attaches to and resizes."""
+    ends = (
+        own_daemon.kill9,
+        own_daemon.stop,
+        lambda: os.kill(children(own_daemon.pid)["engine spawner"], signal.SIGKILL),
+    )
+    containers, monitors = [], set()
+    for end in ends:
+        containers.append(own_daemon.create("cat", Tty=True, OpenStdin=True))
+        own_daemon.begin(containers[-1])
+        monitors.add(monitor_of(own_daemon.inspect(containers[-1])["State"]["Pid"]))
+        with execs.attached(own_daemon, execs.create(own_daemon, containers[-1], "sleep", "600")):
+            (one,) = own_daemon.inspect(containers[-1])["ExecIDs"]
+            monitors.add(monitor_of(execs.inspect(own_daemon, one)["Pid"]))
+        end()
+        if own_daemon.process is None:
+            own_daemon.start()
+    assert len(monitors) == 2 * len(ends)
+    for each in monitors:
+        assert until(lambda each=each: shared(each) < 300 << 10)
+    for each in containers:
+        with own_daemon.connection() as client:
+            client.hijack(f"/containers/{each}/attach?stream=1&stdin=1&stdout=1")
+            assert own_daemon.request("POST", f"/containers/{each}/resize?h=11&w=22").status == 200
+            client.send(b"still here\n")
+            assert b"still here" in client.read(10)
+        own_daemon.remove(each)
+
+
+def shared(pid: int) -> int:
+    """Bytes that a process has in common with others, or had with those that have ended, and that are no files' of a
+    disk: all that it keeps in the host's memory for itself."""
+    rollup = dict(line.split(":") for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    shmem = sum(
+        int(line.split()[1])
+        for part in Path(f"/proc/{pid}/smaps").read_text().split("VmFlags")
+        if "memfd" in part
+        for line in part.splitlines()
+        if line.startswith("Size:")
+    )
+    return (int(rollup["Anonymous"].split()[0]) + shmem) << 10
+
+
 def own(pid: int) -> int:
     """Bytes that no other process has."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()

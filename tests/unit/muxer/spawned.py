@@ -14,9 +14,9 @@ import socket
 import traceback
 from collections.abc import Callable
 
-from engine import dataclass
 from engine.kernel import syscalls
-from engine.logs.openlog import IDLE
+from engine.logs.jsonwriter import JsonWriter
+from engine.logs.openlog import OpenLog
 from engine.logs.writer import Writer
 from engine.monitor.handover import Handover
 from engine.monitor.nativeprocess import Processes
@@ -138,8 +138,6 @@ def _spawner(requests: socket.socket, words: int, spares: bool, nofile: int) -> 
         _resolve(stay)
     elif part == "launches" or part.startswith("prepares"):
         _launch(stay, part)
-    elif part == "stays":
-        _decide(stay)
     return 0
 
 
@@ -217,9 +215,18 @@ def _launch(stay: Processes, part: str) -> None:
             input=stdin,
             outputs=outputs,
             clients=_served(asked, clients, b"\x10\x11"),
-            log=Writer(f"{asked['directory']}/log", asked.get("max_size", 0), 9) if asked.get("log", True) else None,
+            log=_log(asked),
         )
     )
+
+
+def _log(asked: dict) -> OpenLog | None:
+    """json: it is of JSON lines, and compresses"""
+    place, size = f"{asked['directory']}/log", asked.get("max_size", 0)
+    if asked.get("json"):
+        os.mkdir(place)
+        return JsonWriter(place, "j.log", size, 9, b'"attrs":{"a":"b"},', compress=True)
+    return Writer(place, size, 9) if asked.get("log", True) else None
 
 
 def _launch_exec(stay: Processes, part: str, asked: dict, link: socket.socket, clients: list[int]) -> None:
@@ -294,28 +301,3 @@ def _run(asked: dict) -> tuple[int, int, dict[int, int]]:
             os.close(fd)
         return pid, -1, {}
     return pid, stdin, outputs
-
-
-def _decide(stay: Processes) -> None:
-    """The half that stays, when it has come back to Python: it says what it has, and obeys what the test says."""
-    stayed = stay.awake()
-    link = socket.socket(fileno=stayed.link)
-    event = stayed.event
-    while True:
-        if event == ("rotated",):
-            stayed.log.busy = IDLE
-            link.send(json.dumps({"rotated": stayed.log.position}).encode())
-        elif event == ("readable", stayed.link):
-            if link.recv(100) != b"go on":
-                return
-            plain = {field.name: getattr(stayed, field.name) for field in dataclass.fields(stayed)}
-            told = {name: value for name, value in plain.items() if type(value) is int}
-            waiters = 0 if stayed.waiters is None else len(stayed.waiters)
-            link.send(json.dumps(told | {"clients": stayed.pump.clients, "waiters": waiters}).encode())
-        elif event == ("readable", stayed.pidfd):
-            stayed.pump.drain()
-            stayed.pump.close_clients()
-            status = os.waitstatus_to_exitcode(os.waitpid(stayed.pid, 0)[1])
-            link.send(json.dumps({"exit": status}).encode())
-            return
-        event = stayed.pump.run()
