@@ -120,6 +120,8 @@ class ffi:
         log: ffi.Log
         client_count: int
         container: ffi.CData
+        head_size: int
+        head: ffi.CData
         clients: Sequence[ffi.HandedClient]
 
     class Stay(CData):

@@ -185,6 +185,8 @@ struct mux_handover {
     struct mux_log log; /* without its descriptors */
     uint32_t client_count;
     char container[13]; /* the first digits of the container's id */
+    uint16_t head_size;
+    uint8_t head[1024]; /* what an exec's client is sent first of all, once it runs */
     struct mux_handed_client clients[250]; /* as many descriptors as engine.wire.channel sends at once */
 };
 

@@ -77,12 +77,15 @@ class Cgroup:
     from then on is charged to it.
     """
 
-    _HIERARCHIES = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))  # v1; v2
-    _KINDS = ("anon", "shmem", "total_rss", "total_shmem")  # in memory.stat of v2, and of v1
+    # By the version's hierarchy, what counts in memory.stat.
+    _KINDS = (
+        (Path("/sys/fs/cgroup/memory"), ("total_rss", "total_shmem")),
+        (Path("/sys/fs/cgroup"), ("anon", "shmem")),
+    )
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
         self._pids = pids
-        self._root = next(each for each in self._HIERARCHIES if (each / "cgroup.procs").exists())
+        self._root, self._kinds = next(each for each in self._KINDS if (each[0] / "cgroup.procs").exists())
         self._path = self._root / f"bench-{os.getpid()}"
 
     def __enter__(self) -> "Cgroup":
@@ -103,7 +106,7 @@ class Cgroup:
     def charged(self) -> int:
         """Anonymous memory and files of memory, in bytes."""
         rows = (line.split() for line in (self._path / "memory.stat").read_text().splitlines())
-        return sum(int(value) for name, value in rows if name in self._KINDS)
+        return sum(int(value) for name, value in rows if name in self._kinds)
 
 
 def available() -> int:

@@ -273,6 +273,9 @@ static int begin(struct mux_stay *stay, int count, const int *clients) {
     if (handed->has_stdout && (failed = mux_pump_add_output(stay->pump, 1, *next++)) < 0) return failed;
     if (handed->has_stderr && (failed = mux_pump_add_output(stay->pump, 2, *next++)) < 0) return failed;
     if (!handed->has_process && stay->terminal >= 0 && (failed = add_terminal(stay)) < 0) return failed;
+    /* Who is sent the head of an answer has an exec that runs. If the client has gone, the pump will find out. */
+    if (handed->head_size > 0 && handed->client_count > 0)
+        send(clients[0], handed->head, handed->head_size, MSG_DONTWAIT | MSG_NOSIGNAL);
     for (uint32_t i = 0; i < handed->client_count; i++) add_client(stay, handed->clients + i, clients[i]);
     if (handed->has_home && (failed = mux_pump_watch(stay->pump, stay->listener)) < 0) return failed;
     if ((failed = mux_pump_watch(stay->pump, stay->link)) < 0) return failed;

@@ -106,12 +106,21 @@ static bool read_clients(struct cursor *from, struct mux_handover *handed) {
     return true;
 }
 
+static bool read_head(struct cursor *from, struct mux_handover *handed) {
+    uint32_t size;
+    const uint8_t *head = blob(from, &size);
+    if (size > sizeof handed->head) return false;
+    handed->head_size = (uint16_t)size;
+    memcpy(handed->head, head, size);
+    return true;
+}
+
 /* Reads the request into `asked` and stay->handed (engine/daemon/runtime/births.py). */
 static bool understand(struct mux_stay *stay, struct asked *asked) {
     struct cursor from = {stay->request + 1, stay->request + stay->request_size, false};
     struct mux_handover *handed = &stay->handed;
     bool exec = stay->request[0] == WIRE_EXEC_BIRTH || stay->request[0] == WIRE_EXEC_BIRTH_ANEW;
-    memset(handed, 0, offsetof(struct mux_handover, clients));
+    memset(handed, 0, offsetof(struct mux_handover, head));
     asked->exec_dir = text(&from);
     snprintf(handed->container, sizeof handed->container, "%s", text(&from));
     handed->tty = (int32_t)number(&from);
@@ -122,6 +131,7 @@ static bool understand(struct mux_stay *stay, struct asked *asked) {
     asked->has_log = number(&from);
     if (asked->has_log) read_log(&from, &handed->log);
     if (!read_clients(&from, handed)) return false;
+    if (exec && !read_head(&from, handed)) return false;
     asked->plan = blob(&from, &asked->plan_size);
     handed->has_process = handed->has_home = handed->has_mounts = !exec;
     handed->has_log = asked->has_log;

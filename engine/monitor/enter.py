@@ -68,6 +68,7 @@ def become_joiner(asked: Exec, descriptors: list[int], processes: Processes, pre
         ],
         log=None,
         container=process.id,
+        head=asked.clients[0].head if asked.clients else b"",
     )
     processes.name("launch", process.id[:12])
     processes.hand_over(handed)

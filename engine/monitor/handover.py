@@ -19,6 +19,7 @@ class Handover:
         directory, present together with the listener or not at all; pid: 0 for an exec, whose process (pidfd, times,
         terminal) is reported to the keeper later by `wire.report`
     container: the container's id, which appears in the process's title
+    head: what the first client of an exec is sent first of all, once it runs
     clients: (descriptor, streams, framed, detach keys, replay) each; log: None when no log is kept
     """
 
@@ -37,6 +38,7 @@ class Handover:
     clients: list[tuple[int, int, bool, bytes, bool]]
     log: OpenLog | None
     container: str = ""
+    head: bytes = b""
 
 
 class Processes:

@@ -96,6 +96,10 @@ def _exec_dir(start: Start | Exec) -> str:
 
 
 def _add_client(pump: Pump, client: Client, descriptor: int, owed: bytes = b"") -> None:
+    if client.head:
+        # Where the client has gone, the pump will find out.
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+            connection.send(client.head, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
     pump.add_client(descriptor, client.streams, client.framed, client.detach, client.replay, owed)
 
 

@@ -86,6 +86,8 @@ class Processes(handover.Processes):
             "pid_start": handed.pid_start,
             "started_ns": handed.started_ns,
             "container": handed.container[:12].encode(),
+            "head_size": len(handed.head),
+            "head": list(handed.head),
             "client_count": len(handed.clients),
             "clients": [
                 (streams, framed, replay, len(detach), list(detach))

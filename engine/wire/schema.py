@@ -16,12 +16,14 @@ class Client:
     framed: output carries the 8-byte header (no terminal)
     detach: the key sequence that detaches it; empty: none
     replay: it first gets everything in the log so far
+    head: what it is sent first of all, the head of the answer to its request, if the daemon has not sent that
     """
 
     streams: int
     framed: bool
     detach: bytes = b""
     replay: bool = False
+    head: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Execs outlive the daemon: one that runs is adopted, and one that has ended is still known by its exit code."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -10,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.api.test_spares import children
 from tests.harness import execs, frames
 from tests.harness.daemon import Daemon
+from tests.harness.http import Connection
+from tests.harness.ready import ready
 
 SECONDS = 60.0
+_PIDFD_GETFD = 438
 # Says a line every few milliseconds until there is a file, then how many there were, and ends with 23.
 TALKER = "i=0; until [ -e /enough ]; do i=$((i+1)); echo line $i; sleep 0.005; done; echo $i in all; exit 23"
 
@@ -123,6 +128,59 @@ def test_an_exec_that_ended_before_the_restart_is_known_too(mortal: Daemon, one:
     mortal.restart()
     assert [execs.inspect(mortal, exec_id)["ExitCode"] for exec_id in ids] == [0, 7, 255]
     assert mortal.request("GET", f"/exec/{failed}/json").status == 404
+
+
+def asked(spawner: int) -> bool:
+    """Whether a stopped spawner has something to read."""
+    pidfd = os.pidfd_open(spawner)
+    found = []
+    try:
+        for name in os.listdir(f"/proc/{spawner}/fd"):
+            if os.readlink(f"/proc/{spawner}/fd/{name}").startswith("socket:"):
+                found.append(ctypes.CDLL(None).syscall(_PIDFD_GETFD, pidfd, int(name), 0))
+        return any(ready(each) for each in found)
+    finally:
+        for each in (pidfd, *found):
+            os.close(each)
+
+
+@contextlib.contextmanager
+def being_started(daemon: Daemon, exec_id: str) -> Iterator[tuple[Connection, int]]:
+    """An exec whose client has asked for its start, which the spawner, a stopped process, has not read: the client's
+    connection, and the spawner."""
+    spawner = children(daemon.pid)["engine spawner"]
+    os.kill(spawner, signal.SIGSTOP)
+    try:
+        with daemon.connection() as connection:
+            connection.send_request("POST", f"/exec/{exec_id}/start", {}, {"Connection": "Upgrade", "Upgrade": "tcp"})
+            until(lambda: asked(spawner), "the daemon does not start it")
+            yield connection, spawner
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(spawner, signal.SIGCONT)
+
+
+def test_the_head_of_the_answer_comes_when_the_exec_runs(mortal: Daemon, one: str) -> None:
+    """Also when the daemon is killed while it starts: then the client has all of it, and the next daemon its code."""
+    exec_id = execs.create(mortal, one, "sh", "-c", "echo here; exit 6")
+    with being_started(mortal, exec_id) as (connection, spawner):
+        assert not ready(connection.socket, 0.2), "the client was told that it runs"
+        mortal.kill9()
+        os.kill(spawner, signal.SIGCONT)
+        assert connection.read_head()[0] == 101
+        assert frames.stdout(connection.read_to_end()) == b"here\n"
+    mortal.start()
+    until(lambda: execs.inspect(mortal, exec_id)["ExitCode"] == 6, "its code is not known")
+
+
+def test_the_client_of_an_exec_that_came_to_nothing_was_not_told_that_it_runs(mortal: Daemon, one: str) -> None:
+    """The daemon and the spawner die before it runs: the connection ends without an answer, which clients tell."""
+    exec_id = execs.create(mortal, one, "true")
+    with being_started(mortal, exec_id) as (connection, spawner):
+        mortal.kill9()
+        os.kill(spawner, signal.SIGKILL)
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.read_to_end() == b""
 
 
 def test_an_adopted_exec_has_a_terminal_that_can_be_resized(mortal: Daemon, one: str) -> None:

@@ -250,15 +250,26 @@ class Connection:
         It never waits for the client, because the caller may hold locks that other threads need. A client that has left
         so many answers unread that not even a head finds room counts as gone.
         """
-        if self._buffer:
-            raise BadRequest("the client sent more data after a request for an upgrade")
-        self.started = True
-        head = response_head(status, fields + identity())
+        head = self._last_head(status, fields)
         try:
             if self._socket.send(head, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) < len(head):
                 raise ClientGone("the client reads nothing")
         except OSError as error:
             raise ClientGone(str(error)) from error
+        return self._given()
+
+    def give(self, status: int, fields: str) -> tuple[socket.socket, bytes]:
+        """Give the socket away with the head, which whoever has it is to send. Raises BadRequest."""
+        head = self._last_head(status, fields)
+        return self._given(), head
+
+    def _last_head(self, status: int, fields: str) -> bytes:
+        if self._buffer:
+            raise BadRequest("the client sent more data after a request for an upgrade")
+        self.started = True
+        return response_head(status, fields + identity())
+
+    def _given(self) -> socket.socket:
         self._handed_over = True
         self._make_room()
         return self._socket

@@ -57,6 +57,9 @@ class Carrier(Source, Protocol):
     def hand_over(self, status: int, fields: str) -> socket.socket:
         """Send this head and give the socket away."""
 
+    def give(self, status: int, fields: str) -> tuple[socket.socket, bytes]:
+        """Give the socket away with this head, which is not sent."""
+
 
 class Request:
     """One request of a client.
@@ -179,11 +182,19 @@ class Request:
         socket from here on and closes it. Raises ClientGone, and BadRequest for a body that does not end.
         """
         self.await_body()
+        return self._connection.hand_over(*self._left(upgrade_ok, content_type))
+
+    def give(self, content_type: str) -> tuple[socket.socket, bytes]:
+        """Leave HTTP as `hijack` does, but for the head, which whoever gets the socket is to send: the second value."""
+        self.await_body()
+        return self._connection.give(*self._left(True, content_type))
+
+    def _left(self, upgrade_ok: bool, content_type: str) -> tuple[int, str]:
+        """The status and the fields with which a client leaves HTTP."""
         if upgrade_ok and "upgrade" in self.headers:
-            head = field("Content-Type", content_type) + "Connection: Upgrade\r\nUpgrade: tcp\r\n"
-            return self._connection.hand_over(101, head)
+            return 101, field("Content-Type", content_type) + "Connection: Upgrade\r\nUpgrade: tcp\r\n"
         # Without an upgrade dockerd names the raw stream's type, whatever the stream is.
-        return self._connection.hand_over(200, field("Content-Type", RAW_STREAM))
+        return 200, field("Content-Type", RAW_STREAM)
 
     def upgrade(self, fields: str) -> socket.socket:
         """Leave HTTP for another protocol than docker's raw stream: send a 101 with the caller's own header lines.

@@ -272,7 +272,7 @@ class Interactive:
         one = execs.create(engine, container, asked)
         ours, theirs = socket.socketpair()
         try:
-            execs.start(engine, one, AskedExec(tty=process.tty), lambda: theirs)
+            execs.start(engine, one, AskedExec(tty=process.tty), lambda: (theirs, b""))
         except BaseException:
             ours.close()
             raise

@@ -85,7 +85,7 @@ def enter(setting: str, process: Sandbox, request: Exec, *, ordinary: bool) -> E
             (EXEC_BIRTH if ordinary else EXEC_BIRTH_ANEW)
             + plan.packed("", process.id, request.tty, request.stdin, True, False, outputs, False)
             + _clients(request.clients)
-            + plan.packed(made)
+            + plan.packed(request.clients[0].head if request.clients else b"", made)
         )
         if len(asked) <= _LARGEST:
             return asked

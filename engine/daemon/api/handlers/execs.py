@@ -38,7 +38,7 @@ def start(engine: DaemonParts, request: Request) -> Response | None:
     detach, tty = bool(asked.get("Detach")), bool(asked.get("Tty"))
     content_type = versions.stream_type(request.version, tty)
     how = executing.AskedExec(detach, tty, _size(request, asked) if tty else None)
-    executing.start(engine, one, how, lambda: request.hijack(True, content_type))
+    executing.start(engine, one, how, lambda: request.give(content_type))
     return Empty(200) if detach else None
 
 

@@ -28,7 +28,7 @@ from engine.daemon.parts import ExecParts
 from engine.daemon.runtime import births, signalling, worker
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import MonitorLost, SilentMonitor, StartFailure
-from engine.dataclass import dataclass
+from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
 from engine.sandbox.spec import LARGEST_SIDE
 from engine.wire import endpoint, schema
@@ -116,8 +116,9 @@ def _register(engine: ExecParts, container: Container, command: Command) -> Exec
     return made
 
 
-def start(engine: ExecParts, one: Exec, asked: AskedExec, hijack: Callable[[], socket.socket]) -> None:
-    """Run the exec. If attached, the connection that `hijack` returns gets its streams, and errors too.
+def start(engine: ExecParts, one: Exec, asked: AskedExec, give: Callable[[], tuple[socket.socket, bytes]]) -> None:
+    """Run the exec. If attached, the connection that `give` returns gets the head with it, and then the exec's streams;
+    errors too.
 
     Raises Conflict unless the container runs; if detached also when the exec has been started before, and Invalid when
     its command cannot be run.
@@ -133,15 +134,15 @@ def start(engine: ExecParts, one: Exec, asked: AskedExec, hijack: Callable[[], s
     streams = _STDIN * command.stdin + _STDOUT * command.stdout + _STDERR * (command.stderr and not asked.tty)
     keys = command.detach_keys or attach.parse_detach_keys(attach.DEFAULT_DETACH_KEYS)
     client = Client(streams, not asked.tty, keys if command.tty and command.stdin else b"")
-    # The exec is taken before `hijack` sends the response head, since the head tells the client that the exec has
-    # begun. A refusal is sent after the head.
+    # The head tells the client that the exec has begun. So it is sent by the exec's monitor, once it runs: a daemon
+    # that dies before leaves a client that was told nothing. A refusal is sent after the head.
     refused = None
     try:
         _take(engine, one)
     except Conflict as error:
         refused = error
     try:
-        connection = hijack()
+        connection, answer = give()
     except BaseException as error:
         if refused is None:
             _fail(engine, one, error)
@@ -150,17 +151,20 @@ def start(engine: ExecParts, one: Exec, asked: AskedExec, hijack: Callable[[], s
         try:
             if refused is not None:
                 raise refused
-            # The connection of a client that wants no stream is closed once the command runs.
-            _run(engine, one, asked.size, [(client, connection)] if streams else [])
+            _run(engine, one, asked.size, [(replace(client, head=answer), connection)] if streams else [])
+            if not streams:  # the client wants none: its connection is closed now that the command runs
+                _tell(connection, answer, b"", framed=False)
         except EngineError as error:
-            _tell(connection, f"{error}\r\n".encode("utf-8", "replace"), framed=not asked.tty)
+            _tell(connection, answer, f"{error}\r\n".encode("utf-8", "replace"), framed=not asked.tty)
 
 
-def _tell(connection: socket.socket, text: bytes, framed: bool) -> None:
+def _tell(connection: socket.socket, answer: bytes, text: bytes, framed: bool) -> None:
     frame = b"\1\0\0\0" + len(text).to_bytes(4, "big") if framed else b""
-    head.await_read(connection)
     try:
-        connection.sendall(frame + text)
+        connection.sendall(answer)
+        if text:
+            head.await_read(connection)
+            connection.sendall(frame + text)
     except OSError as error:
         log.debug("the client left before it was told that its exec failed: %s", error)
 
