@@ -36,7 +36,7 @@
 #define MOST_VARIABLES 4096
 #define FIRST_PAUSE 100 /* ms, before a program is run anew that has failed */
 #define LONGEST_PAUSE 30000
-#define LONG_RUN 10000 /* ms after which a failure counts as the first one */
+#define LONG_RUN 600000 /* ms after which a failure counts as the first one: who lacks memory may run for a while */
 #define NOT_RUNNABLE 126
 
 struct polled {
@@ -161,6 +161,25 @@ static int ended(int child, int *status) {
     return found;
 }
 
+static void say_number(word value) {
+    char text[24] = "=";
+    put(text, value);
+    say(text + 1);
+}
+
+/* Says how the program has ended, and in how many ms it is run anew. */
+static void say_failed(int status, long pause) {
+    say(status > 128 ? "engine listen: the daemon was ended by signal " : "engine listen: the daemon ended with status ");
+    say_number((word)(status > 128 ? status - 128 : status));
+    say(", and is started anew in ");
+    say_number((word)pause / 1000);
+    if (pause < 1000) {
+        say(".");
+        say_number((word)pause / 100);
+    }
+    say(" s\n");
+}
+
 static void serve(int told, int at_once) {
     struct polled table[1 + MOST_SOCKETS];
     int child = 0, ending = 0, status = 0;
@@ -192,7 +211,7 @@ static void serve(int told, int at_once) {
                 if (status == 0 || now_ms() - began >= LONG_RUN) next = FIRST_PAUSE;
                 pause = status == 0 ? -1 : next;
                 if (status == 0) break;
-                say("engine listen: the daemon has failed, and is started anew\n");
+                say_failed(status, next);
                 next = next * 2 < LONGEST_PAUSE ? next * 2 : LONGEST_PAUSE;
                 break;
             case SIGPWR:

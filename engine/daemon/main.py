@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from engine import origin
-from engine.daemon import dataroot, dump, interrupted, loglines, notify, proxyvariables, slumber
+from engine.daemon import dataroot, dump, interrupted, lastend, loglines, notify, proxyvariables, slumber
 from engine.daemon.api.server import Servers
 from engine.daemon.awaiting import Awaited
 from engine.daemon.containers import paths
@@ -223,6 +223,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         dataroot.locked("data", settings.data_root),
         dataroot.locked("exec", settings.exec_root),
         _pidfile(settings.pidfile),
+        lastend.noted(settings.exec_root),
     ):
         log.info("muxer %s", in_words(select(settings.muxer), settings.muxer))
         engine = inside.engine = _build(settings, spawner)

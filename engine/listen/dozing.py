@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGPWR)
 _PASSED_ON = (signal.SIGHUP, signal.SIGUSR1)
-_FIRST_PAUSE, _LONGEST_PAUSE, _LONG_RUN = 0.1, 30.0, 10.0  # seconds
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONG_RUN = 0.1, 30.0, 600.0  # seconds
 _NOT_RUNNABLE = 126
 
 
@@ -65,7 +65,9 @@ class _Dozing:
                     if not status or time.monotonic() - began >= _LONG_RUN:
                         following = _FIRST_PAUSE
                     if status:
-                        print("engine listen: the daemon has failed, and is started anew", file=sys.stderr)
+                        how = f"was ended by signal {status - 128}" if status > 128 else f"ended with status {status}"
+                        after = f"{following:.1f}" if following < 1 else str(int(following))
+                        print(f"engine listen: the daemon {how}, and is started anew in {after} s", file=sys.stderr)
                         pause, following = following, min(following * 2, _LONGEST_PAUSE)
                 elif self._child:
                     os.kill(self._child, told)

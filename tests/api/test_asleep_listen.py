@@ -1,5 +1,6 @@
 """`engine listen`: the sleeper that holds the daemon's socket on a host without systemd, in C and in Python."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import _muxer
 from tests.harness import rootfs
+from tests.harness.contexts import build
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import World
 from tests.harness.http import Connection
@@ -103,7 +105,8 @@ def test_a_daemon_that_is_killed_is_started_at_once(sleeper: Listening) -> None:
     os.kill(killed, signal.SIGKILL)
     until(lambda: sleeper.pid not in (0, killed), "it is not started")
     assert sleeper.daemon.request("GET", "/_ping").status == 200
-    assert "the daemon has failed, and is started anew" in sleeper.daemon.log
+    assert "engine listen: the daemon was ended by signal 9, and is started anew in 0.1 s" in sleeper.daemon.log
+    assert "the daemon before this one has ended in no order\n" in sleeper.daemon.log
     sleeper.sleeps()
 
 
@@ -111,9 +114,122 @@ def test_a_daemon_that_cannot_start_is_tried_after_longer_and_longer_pauses(list
     """An option that only the daemon finds to be wrong; the sleeper can be ended all the same."""
     sleeping = listen("--idle-exit", "1", "--log-opt", "no-such-option=1")
     with Connection(sleeping.daemon.socket):
-        failed = "the daemon has failed, and is started anew"
-        until(lambda: sleeping.daemon.log.count(failed) >= 3, "it gives up")
+        failed = "engine listen: the daemon ended with status 1, and is started anew in "
+        until(lambda: sleeping.daemon.log.count(failed) >= 5, "it gives up")
+        said = [line.removeprefix(failed) for line in sleeping.daemon.log.splitlines() if line.startswith(failed)]
+        assert said[:5] == ["0.1 s", "0.2 s", "0.4 s", "0.8 s", "1 s"]
         assert sleeping.stop() == 0
+
+
+# It takes a megabyte for each byte that it reads.
+_EATER = """
+import sys
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+eaten = []
+while sys.stdin.buffer.read(1):
+    eaten.append(b"x" * (1 << 20))
+    print(flush=True)
+"""
+
+
+class Small:
+    """A memory cgroup of 64 MB, with an eater in it."""
+
+    def __init__(self) -> None:
+        memory = Path("/sys/fs/cgroup/memory")
+        self.path = (memory if memory.exists() else memory.parent) / f"engine-test-{os.getpid()}"
+        try:
+            self.path.mkdir()
+            limit = self.path / ("memory.limit_in_bytes" if memory.exists() else "memory.max")
+            limit.write_text(str(64 << 20))
+        except OSError as error:
+            pytest.skip(f"needs the memory controller: {error}")
+        words = [sys.executable, "-c", _EATER, str(self.path)]
+        self.eater = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def add(self, sleeping: Listening) -> None:
+        """Put the sleeper there, and with it the daemons that it starts, the first to be killed."""
+        Path(f"/proc/{sleeping.process.pid}/oom_score_adj").write_text("1000")
+        (self.path / "cgroup.procs").write_text(str(sleeping.process.pid))
+
+    def eat(self, megabytes: int) -> None:
+        for _ in range(megabytes):
+            self.eater.stdin.write(b"x")
+            self.eater.stdin.flush()
+            assert self.eater.stdout.readline() == b"\n"
+
+    def give_back(self) -> None:
+        """End the eater."""
+        self.eater.kill()
+        self.eater.communicate()
+
+    def kills(self) -> int:
+        """How many processes of it the kernel has killed."""
+        events = next(each for each in ("memory.oom_control", "memory.events") if (self.path / each).exists())
+        lines = (self.path / events).read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+@pytest.fixture
+def small() -> Iterator[Small]:
+    made = Small()
+    yield made
+    made.give_back()
+    for pid in (made.path / "cgroup.procs").read_text().split():
+        (made.path.parent / "cgroup.procs").write_text(pid)
+    until(lambda: _removed(made.path), "it is still in use")
+
+
+def _removed(directory: Path) -> bool:
+    try:
+        directory.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_daemon_that_lacks_memory_is_told_of_with_figures(listen: Callable[..., Listening], small: Small) -> None:
+    """By the sleeper, and by the next daemon."""
+    sleeping = listen("--idle-exit", "600")
+    small.add(sleeping)
+    sleeping.daemon.request("GET", "/_ping")
+    first = sleeping.pid
+    while small.kills() == 0:
+        small.eat(1)
+    small.give_back()
+    with contextlib.suppress(ProcessLookupError):  # it may have been the spawner that was killed
+        os.kill(first, signal.SIGKILL)
+    until(lambda: sleeping.pid not in (0, first), "it is not started")
+    assert sleeping.daemon.request("GET", "/_ping").status == 200
+    assert "engine listen: the daemon was ended by signal 9, and is started anew in 0.1 s" in sleeping.daemon.log
+    why = "has ended in no order, and meanwhile the kernel has killed for want of memory: there are 64 MB, of which"
+    assert why in sleeping.daemon.log
+
+
+def test_kills_and_a_build_in_64_megabytes_beside_three_services(
+    listen: Callable[..., Listening], small: Small
+) -> None:
+    """Each of which another daemon has started, and which take 18 MB."""
+    daemon = (sleeping := listen()).daemon
+    small.add(sleeping)
+    daemon.import_busybox()
+    small.eat(18)
+    made = []
+    try:
+        for _ in range(3):
+            made.append(daemon.create("sleep", "600", HostConfig={"NetworkMode": "none"}))
+            daemon.begin(made[-1])
+            killed = sleeping.pid
+            os.kill(killed, signal.SIGKILL)
+            until(lambda killed=killed: sleeping.pid not in (0, killed), "it is not started")
+            assert len(daemon.request("GET", "/containers/json").json()) == len(made)
+        built = build(daemon, "FROM busybox\nRUN echo hi >/it\n")
+        assert built.id, built.error
+        assert small.kills() == 0
+    finally:
+        small.give_back()
+        for each in made:
+            daemon.remove(each)
 
 
 def test_a_second_signal_is_for_the_daemon(sleeper: Listening) -> None:
