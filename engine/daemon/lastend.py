@@ -1,4 +1,4 @@
-"""Says in the log how the daemon before this one has ended, if that was in no order: the host killed it for memory, say.
+"""Says in the log that the daemon before this one has ended in no order, and whether memory was wanting meanwhile.
 
 Run by the main thread at a start and at an orderly end. While a daemon runs, the file `awake` in the exec root has what
 the kernel had counted by then; a daemon that finds it there follows one that has died.

@@ -110,6 +110,7 @@ ROOMS = {
     "engine.daemon.dataroot": ("engine.daemon.store", *BASE),
     "engine.daemon.goingdown": ("engine.daemon.runtime",),
     "engine.daemon.poweroff": ("engine.daemon.goingdown", "engine.daemon.slumber"),
+    "engine.daemon.lastend": ("engine.kernel", "engine.wire"),
     "engine.daemon.slumber": ("engine.daemon.containers.record", "engine.daemon.runtime.events", "engine.wire"),
     "engine.daemon.idle": (
         "engine.daemon.api.acceptor",

@@ -105,6 +105,34 @@ def heard(link: socket.socket) -> dict | None:
     return json.loads(data.removeprefix(b"J")) if data else None
 
 
+def started(link: socket.socket) -> tuple[dict, int]:
+    """What the launching half said when it had made the program, and the program's pidfd."""
+    data, (pidfd,), _, _ = socket.recv_fds(link, 4096, 1)
+    return json.loads(data), pidfd
+
+
+def begin(one: Spawned, *clients: socket.socket, **request) -> tuple[socket.socket, dict]:
+    """A container that was asked for and has been made."""
+    link = one.ask(*clients, **request)
+    said, pidfd = started(link)
+    os.close(pidfd)
+    return link, said
+
+
+def ended(link: socket.socket) -> int:
+    """The exit code that the C told, after which nothing more comes."""
+    told = heard(link)
+    assert told["@"] == "Exited"
+    assert heard(link) is None
+    link.close()
+    return told["exit_code"]
+
+
+def stat_field(pid: int, number: int) -> int:
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[number - 3])
+
+
 def _guard(words: int, work: Callable[[], int]) -> None:
     """In a forked child: do the work and end, whatever happens."""
     status = 99
