@@ -1,4 +1,4 @@
-"""What a daemon asks of a monitor that stays in C, which has nothing of Python any more: to serve clients, to resize, and
+"""What a daemon asks of a monitor that stays in C, and has nothing of Python any more: to serve clients, to resize, and
 what it does not understand."""
 
 import gzip
