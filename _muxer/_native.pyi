@@ -38,6 +38,7 @@ class ffi:
         json: int
         compress: int
         busy: int
+        late: int
         max_size: int
         limit: int
         position: int
