@@ -93,6 +93,31 @@ def test_a_list_shows_what_is_here_and_what_the_index_has_besides(store, two):
     assert single["Descriptor"]["platform"] == {"architecture": OTHER, "os": "linux"}
 
 
+def test_a_descriptor_has_the_platform_that_the_index_gives_it_and_no_other(store):
+    members = several.images(OTHER, HOST)
+    bare = made.part(made.OCI + "manifest.v1+json", members[OTHER].manifest, annotations={"a": "b"})
+    ours = {**members[HOST].entry(architecture=HOST, variant="v9"), "artifactType": "x"}
+    inner = made.index(ours)
+    image = several.add(store, inner, members[HOST], "inner")
+    index = made.index(bare, made.part(made.OCI + "index.v1+json", inner))
+    several.add(store, index, members[OTHER], "x")
+    image = several.add(store, index, members[HOST], "x")
+    shown = {one["ID"]: one for one in listing.inspect_json(store, image, manifests=True)["Manifests"]}
+    assert set(shown) == {members[OTHER].digest, members[HOST].digest}
+    first, second = shown[members[OTHER].digest], shown[members[HOST].digest]
+    assert first["Descriptor"] == bare and first["ImageData"]["Platform"]["architecture"] == OTHER
+    platform = {"architecture": HOST, "os": "linux", "variant": "v9"}
+    assert second["Descriptor"]["platform"] == second["ImageData"]["Platform"] == platform
+    for one, digest in ((store.find("x", f"linux/{OTHER}"), members[OTHER].digest), (image, members[HOST].digest)):
+        assert listing.inspect_json(store, one, single=True)["Descriptor"] == shown[digest]["Descriptor"]
+
+
+def test_the_only_manifest_of_an_image_has_no_platform_in_its_descriptor(store):
+    image = several.import_(store, "x")
+    (shown,) = listing.inspect_json(store, image, manifests=True)["Manifests"]
+    assert shown["Descriptor"] == image.descriptor and set(shown["ImageData"]["Platform"]) >= {"architecture", "os"}
+
+
 def test_what_a_stranger_put_into_an_index_is_not_shown(store):
     members = several.images(HOST)
     wild = made.part("x", b"1", platform={"os": 5, "architecture": ["a"]}, annotations={"a": {}}, urls=[5])

@@ -20,8 +20,7 @@ from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.security import cgroupparent, lacking, resources, specify, walls
 from engine.daemon.images import platform as platforms
-from engine.daemon.images.image import LARGEST_DOCUMENT, Image, load, media_type_of
-from engine.daemon.images.image import descriptor as describe
+from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.network.record import BUILTIN
@@ -43,6 +42,11 @@ if TYPE_CHECKING:  # loaded for the first container with a working directory
     from engine.daemon.containers.contents import workingdir
 else:
     workingdir = late("engine.daemon.containers.contents.workingdir")
+
+if TYPE_CHECKING:  # loaded for images of several platforms
+    from engine.daemon.images.verbs import listing
+else:
+    listing = late("engine.daemon.images.verbs.listing")
 
 if TYPE_CHECKING:  # loaded where containers have user namespaces
     from engine.daemon.containers.security import remapping
@@ -249,13 +253,10 @@ def _descriptor(engine: ContainerParts, image: Image) -> Object:
     known = engine.containers.descriptors.get((image.id, image.manifest))
     if known is not None:
         return known
-    shown = image.descriptor
-    if image.manifest != image.id:
-        # The image's name points at an index of several platforms.
-        data = engine.images.content.read(image.manifest, LARGEST_DOCUMENT)
-        shown = describe(media_type_of(load(data, "manifest")), image.manifest, len(data))
+    # The image's name may point at an index of several platforms.
+    shown = image.descriptor if image.manifest == image.id else listing.entry_of(engine.images, image)
     platform = {key: image.config[key] for key in ("architecture", "os", "variant") if image.config.get(key)}
-    return {**shown, "platform": platform}
+    return {"platform": platform, **shown}
 
 
 def _platform_warnings(image: Image, platform: str | None) -> list[str]:

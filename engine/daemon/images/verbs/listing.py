@@ -5,10 +5,9 @@ ImageManifestSummary of the definition, filled in as a current dockerd does (tra
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.images import platform
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import (
     INDEXES,
@@ -17,7 +16,6 @@ from engine.daemon.images.image import (
     descriptor,
     index_entries,
     load,
-    media_type_of,
 )
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.usedby import UsedBy, User, standing
@@ -36,6 +34,7 @@ else:
 _SECOND = 1_000_000_000
 # The annotation by which BuildKit marks an attestation: the digest of the manifest in the same index that it describes.
 _ATTESTED = "vnd.docker.reference.digest"
+_DEEPEST_INDEX = 3
 _PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
 
 
@@ -101,7 +100,7 @@ def inspect_json(
         "Size": image.size if single else _size(store, store.platforms(image)),
         "RootFS": {"Type": "layers", "Layers": image.diff_ids},
         "Metadata": {"LastTagTime": rfc3339(image.tagged_ns)},
-        "Descriptor": _manifest_descriptor(store, image) if single and image.manifest != image.id else image.descriptor,
+        "Descriptor": entry_of(store, image) if single and image.manifest != image.id else image.descriptor,
         "Identity": _identity(image),
     }
     for name in ("Comment", "Created", "Author", "Variant", "OsVersion", "Parent", "Identity"):
@@ -118,8 +117,7 @@ def manifests_json(store: Catalogue, image: Image, used_by: UsedBy | None, ident
     containers = used_by(image.id) if used_by else ()
     listed = _index(store, image)
     entries = {entry["digest"]: entry for entry in listed}
-    # A manifest of an index within the index has no entry in the outer one.
-    more = {digest: _manifest_descriptor(store, one) for digest, one in here.items() if digest not in entries}
+    more = {digest: one.descriptor for digest, one in here.items() if digest not in entries}  # the image itself
     shown = []
     for digest, entry in {**entries, **more}.items():
         one = here.get(digest)
@@ -131,10 +129,22 @@ def manifests_json(store: Catalogue, image: Image, used_by: UsedBy | None, ident
 
 
 def _index(store: Catalogue, image: Image) -> list[Object]:
-    """The entries of an image's index; none for an image that is a manifest."""
-    if image.descriptor["mediaType"] not in INDEXES:
-        return []
-    return index_entries(load(store.content.read(image.id, LARGEST_DOCUMENT), "index"))
+    """The entries of an image's index, and of the indexes in it; none for an image that is a manifest."""
+    return list(_entries(store, image.descriptor, _DEEPEST_INDEX))
+
+
+def _entries(store: Catalogue, part: Object, depth: int) -> Iterator[Object]:
+    if part.get("mediaType") not in INDEXES or not depth or not store.content.has(part["digest"]):
+        return
+    for entry in index_entries(load(store.content.read(part["digest"], LARGEST_DOCUMENT), "index")):
+        inner = list(_entries(store, entry, depth - 1))
+        yield from inner or [entry]
+
+
+def entry_of(store: Catalogue, image: Image) -> Object:
+    """The descriptor of the manifest of an image's platform, as the index has it."""
+    entries = (_cleaned(entry) for entry in _index(store, image) if entry["digest"] == image.manifest)
+    return next(entries, image.descriptor)
 
 
 def _present(store: Catalogue, image: Image, entry: Object, containers: Sequence[User]) -> Object:
@@ -144,7 +154,7 @@ def _present(store: Catalogue, image: Image, entry: Object, containers: Sequence
     said = _platform(entry.get("platform")) or _platform(image.config)
     return {
         "ID": image.manifest,
-        "Descriptor": _cleaned({**_manifest_descriptor(store, image), **entry, "platform": said}),
+        "Descriptor": _cleaned(entry),
         "Available": True,
         "Kind": "image",
         "Size": {"Content": content, "Total": content + unpacked},
@@ -210,19 +220,6 @@ def _cleaned(entry: Object) -> Object:
     if said := _platform(entry.get("platform")):
         shown["platform"] = said
     return shown
-
-
-def _manifest_descriptor(store: Catalogue, image: Image) -> Object:
-    """The descriptor of the manifest of an image's platform, with the platform."""
-    manifest = store.content.read(image.manifest, LARGEST_DOCUMENT)
-    kind = media_type_of(load(manifest, "manifest"))
-    return {**descriptor(kind, image.manifest, len(manifest)), "platform": _own_platform(image)}
-
-
-def _own_platform(image: Image) -> Object:
-    shown = platform.of(image.config)
-    data = {"architecture": shown.architecture, "os": shown.os}
-    return {**data, "variant": shown.variant} if shown.variant else data
 
 
 def _size(store: Catalogue, platforms: Sequence[Image]) -> int:

@@ -12,6 +12,7 @@ from engine.daemon.api.body import decode_body
 from engine.daemon.api.dispatch import status_of
 from engine.daemon.containers import files, paths
 from engine.daemon.containers.verbs.create import create
+from engine.daemon.images.image import OCI_INDEX, OCI_MANIFEST
 from engine.daemon.store import containers as table
 from engine.dataclass import replace
 from engine.errors import Conflict, EngineError, Invalid, NotBuilt, NotFound
@@ -207,22 +208,28 @@ class Content:
 
     blobs: dict[str, bytes]
 
+    def has(self, digest: str) -> bool:
+        """Whether it is here."""
+        return digest in self.blobs
+
     def read(self, digest: str, limit: int) -> bytes:
         """All of one, which is not long."""
         return self.blobs.get(digest, b"")[:limit]
 
 
-def test_of_an_index_the_manifest_is_shown_that_runs(tmp_path):
+@pytest.mark.parametrize("said", [{}, {"platform": {"architecture": "riscv64", "os": "linux", "variant": "v1"}}])
+def test_of_an_index_the_manifest_is_shown_that_runs(tmp_path, said):
+    """As the index has it; a platform that it does not say is that of the config."""
     index, manifest = "sha256:" + "1" * 64, "sha256:" + "2" * 64
-    image = FakeImage(id=index, manifest=manifest)
+    entry = {"mediaType": OCI_MANIFEST, "digest": manifest, "size": 43, "annotations": {"a": "b"}, **said}
+    whole = {"mediaType": OCI_INDEX, "digest": index, "size": 2}
+    image = FakeImage(id=index, manifest=manifest, descriptor=whole)
     engine = make_engine(tmp_path, FakeImages(many=image, **{index: image}))
-    document = b'{"schemaVersion":2,"config":{},"layers":[]}'
-    engine.images.content = Content({manifest: document})
+    engine.images.content = Content({index: json.dumps({"manifests": [entry]}).encode()})
     container, _ = create(engine, None, {"Image": "many"}, None)
     assert container.image_id == index
-    shown = engine.containers.descriptors[index, manifest]
-    assert (shown["digest"], shown["size"], shown["platform"]["os"]) == (manifest, len(document), "linux")
-    assert shown["mediaType"] == "application/vnd.oci.image.manifest.v1+json"
+    own = {key: image.config[key] for key in ("architecture", "os")}
+    assert engine.containers.descriptors[index, manifest] == {"platform": own, **entry}
 
 
 def test_what_the_docker_cli_sends_by_default_passes(engine):
