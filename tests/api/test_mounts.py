@@ -49,6 +49,23 @@ def test_a_missing_source_of_a_mount_is_an_error_unless_it_is_to_be_made(daemon,
     assert (missing / "file").exists()
 
 
+@pytest.mark.parametrize(("target", "words"), [("gone", "bind source path does not exist: {}"), ("link", "stat {}: ")])
+def test_a_source_that_is_a_link_to_nothing_is_refused_at_create(daemon, busybox, world, container, target, words):
+    link = world.directory() / "link"
+    link.symlink_to(target)
+    body = {"Image": "busybox", "HostConfig": host(Mounts=[bind(link, "/in")])}
+    answer = daemon.request("POST", "/containers/create", body)
+    assert answer.status == 400 and answer.message.startswith(
+        f'invalid mount config for type "bind": {words.format(link)}'
+    )
+    status, text = refused(daemon, host(Binds=[f"{link}:/in"]))
+    assert status == 500 and text.startswith(f"error while creating mount source path '{link}': mkdir {link}: ")
+    (link.parent / "there").touch()
+    link.unlink()
+    link.symlink_to("there")
+    container("true", HostConfig=host(Mounts=[bind(link, "/in")]))
+
+
 def test_a_source_that_cannot_be_looked_at_is_told_as_by_docker(daemon, busybox, world):
     file = world.directory() / "file"
     file.touch()

@@ -133,10 +133,14 @@ def _make_source(source: str, owner: tuple[int, int]) -> None:
         missing.append(above)
     try:
         for each in reversed(missing):
-            with contextlib.suppress(FileExistsError):
+            try:
                 os.mkdir(each, 0o755)
-                if owner != (0, 0):
-                    os.chown(each, *owner, follow_symlinks=False)
+            except FileExistsError:
+                if not os.path.exists(each):  # a link to nothing
+                    raise
+                continue
+            if owner != (0, 0):
+                os.chown(each, *owner, follow_symlinks=False)
     except NotADirectoryError:
         return  # init finds the same and raises the error
     except OSError as error:

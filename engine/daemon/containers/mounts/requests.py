@@ -152,7 +152,7 @@ def _problem_of_bind(mount: Mount, source: str) -> str | None:
     if not source.startswith("/"):
         return f"invalid mount path: '{source}' mount path must be absolute"
     try:
-        os.lstat(source)
+        os.stat(source)
     except FileNotFoundError:
         return None if options.get("CreateMountpoint") else f"bind source path does not exist: {source}"
     except OSError as error:
