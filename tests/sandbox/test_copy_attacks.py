@@ -106,6 +106,37 @@ def test_a_tree_walked_while_it_is_swapped_gives_nothing_of_the_host(daemon: Dae
     assert set(repeat(read)) == {200}
 
 
+READ = {
+    "commit": ("POST", "/commit?container={}&pause=0"),
+    "export": ("GET", "/containers/{}/export"),
+    "changes": ("GET", "/containers/{}/changes"),
+    "sizes": ("GET", "/containers/{}/json?size=1"),
+}
+
+
+@pytest.mark.parametrize("what", READ)
+def test_a_container_that_swaps_directories_and_links_is_read_all_the_same(
+    daemon: Daemon, racing: Callable, what: str
+) -> None:
+    method, path = READ[what]
+    identifier = racing(
+        "mkdir -p /race/dir/deep && echo > /race/dir/deep/a && ln -s dir /race/link", "/race/dir /race/link"
+    )
+    made: list[str] = []
+
+    def read() -> int:
+        answer = daemon.request(method, path.format(identifier), checked=False)
+        if what == "commit" and answer.status == 201:
+            made.append(answer.json()["Id"])
+        return answer.status
+
+    try:
+        assert set(repeat(read)) <= {200, 201}
+    finally:
+        for image in made:
+            daemon.request("DELETE", f"/images/{image}?force=1")
+
+
 def test_a_file_swapped_for_a_link_gives_nothing_of_the_host(daemon: Daemon, racing: Callable) -> None:
     identifier = racing(
         "mkdir /race && echo -n inside > /race/file && ln -s BAIT/secret /race/link", "/race/file /race/link"

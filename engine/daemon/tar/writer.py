@@ -13,7 +13,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 
 from engine.daemon.tar import noted
 from engine.daemon.tar.reader import BLOCK
@@ -49,7 +49,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_LEVELS = 64
 # Errors of a tree that changes meanwhile: the file is gone, or is of another kind now (EINVAL: no symbolic link).
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENXIO, errno.EINVAL})
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE, errno.ENXIO, errno.EINVAL})
 _LONGEST_PATH = 4095
 # Only these extended attributes mean the same on another host; security labels and ACLs belong to this host.
 _CAPABILITY = "security.capability"
@@ -209,8 +209,11 @@ class Packer:
         self._directory(directory, shown)
         yield from self.contents(directory, below)
 
-    def one(self, parent: int, name: str, shown: str) -> Iterator[Chunk]:
-        """Pack the entry `name` of the open directory `parent`; of a directory only itself. Skips a missing one."""
+    def one(self, parent: int, name: str, shown: str) -> Generator[Chunk, None, bool]:
+        """Pack the entry `name` of the open directory `parent`; of a directory only itself. Skips a missing one.
+
+        Returns whether it is in the archive as a directory.
+        """
         try:
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode):
@@ -219,11 +222,12 @@ class Packer:
                     self._directory(fd, shown)
                 finally:
                     os.close(fd)
-                return
+                return True
         except OSError as error:
             self._pass_over(shown, error)
-            return
+            return False
         yield from self._member(parent, name, shown, stat.S_ISREG(mode))
+        return False
 
     def contents(self, top: int, below: str) -> Iterator[Chunk]:
         """Pack all that is in the open directory, named `below` + its path, without the directory itself."""
@@ -368,7 +372,7 @@ class Packer:
 
     def _pass_over(self, shown: str, error: OSError) -> None:
         """Skip a file that is gone or may not be read, as docker does; raise any other error, such as of a disk."""
-        if error.errno not in _GONE and error.errno != errno.EACCES:
+        if error.errno not in GONE and error.errno != errno.EACCES:
             raise error
         log.debug("%r is left out of the archive: %s", shown, error.strerror)
 

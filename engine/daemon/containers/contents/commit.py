@@ -32,7 +32,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts, ContentParts
 from engine.daemon.tar.chunkstream import Stream
-from engine.daemon.tar.writer import Chunk, Packer
+from engine.daemon.tar.writer import GONE, Chunk, Packer
 from engine.dataclass import dataclass
 from engine.errors import Conflict, Invalid, NotFound
 from engine.kernel.beneath import open_beneath
@@ -186,24 +186,34 @@ def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]
     """The layer's tar: a changed file is packed as it is, a deleted one as a whiteout."""
     packer = Packer()
     above, parent = "", os.dup(top)
+    # The directories that the present one is in, as far as they are in the archive as directories. A program in a
+    # container that is not paused may put a link in the place of one: nothing could be unpacked below that.
+    inside = [""]
     now = int(time.time())
     whiteout = os.stat_result((_WHITEOUT_MODE, 0, 0, 1, 0, 0, 0, now, now, now))
     try:
         for change in itertools.chain((first,), found):
             directory, _, name = change.path[1:].rpartition("/")
+            while len(inside) > 1 and not f"{directory}/".startswith(f"{inside[-1]}/"):
+                inside.pop()
+            if inside[-1] != directory:
+                continue
             if directory != above:
-                os.close(parent)
+                if parent >= 0:
+                    os.close(parent)
                 parent = -1
                 try:
                     parent = open_beneath(top, directory or "/", _DIRECTORY, no_symlinks=True)
-                except (FileNotFoundError, NotADirectoryError):
+                except OSError as error:
+                    if error.errno not in GONE:
+                        raise
                     above = "\0"  # no directory is called so: look again for the next one
                     continue
                 above = directory
             if change.kind == DELETED:
                 packer.blank(f"{directory}/{WHITEOUT}{name}".lstrip("/"), whiteout)
-            else:
-                yield from packer.one(parent, name, change.path[1:])
+            elif (yield from packer.one(parent, name, change.path[1:])):
+                inside.append(change.path[1:])
         yield packer.end()
     finally:
         if parent >= 0:
