@@ -55,7 +55,7 @@ def context(known: Certificates) -> ssl.SSLContext:
         try:
             made.load_cert_chain(known.certificate, known.key, password=_no_password)
         except (OSError, ValueError) as error:
-            raise SystemFailure(f"could not load X509 key pair: {error}") from error
+            raise SystemFailure(f"could not load X509 key pair: {reasons.whole(error)}") from error
     return made
 
 

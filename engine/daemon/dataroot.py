@@ -18,7 +18,7 @@ from engine.daemon.store import volumes as volume_table
 from engine.daemon.store.database import Database
 from engine.daemon.store.migrations import MIGRATIONS
 from engine.errors import SystemFailure, Unavailable
-from engine.kernel import ownership, placement, wholefile
+from engine.kernel import ownership, placement, reasons, wholefile
 from engine.regex import regex
 from engine.settings.every import Settings
 
@@ -74,7 +74,7 @@ def usable(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SystemFailure(f"the {what} cannot be used: {error}") from error
+        raise SystemFailure(f"the {what} cannot be used: {reasons.whole(error)}") from error
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from engine.errors import Unavailable
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 from engine.regex import regex
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def found(name: str) -> list[str]:
             paths = needed(name, file)
     except OSError as error:
         raise Unavailable(
-            f"the kernel's module {name} cannot be loaded: {tree or _TREES[0]}: {error.strerror}"
+            f"the kernel's module {name} cannot be loaded: {tree or _TREES[0]}: {reasons.of(error)}"
         ) from error
     if not paths:
         raise Unavailable(f"the kernel's module {name} cannot be loaded: this kernel has no such module")
@@ -123,4 +123,4 @@ def _load(name: str, path: str) -> None:
             os.close(fd)
     except OSError as error:
         if error.errno != errno.EEXIST:  # it is loaded already
-            raise Unavailable(f"the kernel's module {name} cannot be loaded: {path}: {error.strerror}") from error
+            raise Unavailable(f"the kernel's module {name} cannot be loaded: {path}: {reasons.of(error)}") from error

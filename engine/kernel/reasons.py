@@ -54,3 +54,13 @@ def of(error: OSError | int) -> str:
     # Errors of other modules, such as ssl and socket.gaierror, have numbers of their own; some of ours have own words.
     known = WORDS.get(number) if type(error).__module__ == "builtins" and own == os.strerror(number) else None
     return known or own.lower()
+
+
+def whole(error: BaseException) -> str:
+    """The text of any exception for a client. That of Python for an OSError, `[Errno 28] No space left on device:
+    '/file'`, becomes `/file: no space left on device`.
+    """
+    if not isinstance(error, OSError) or not str(error).startswith("[Errno "):
+        return str(error)
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    return ": ".join((" -> ".join(names), of(error)) if names else (of(error),))

@@ -139,7 +139,9 @@ def _told(link: int, work: Callable[[], None]) -> int:
     except BaseException as error:
         with contextlib.suppress(OSError):  # the daemon is not there any more
             os.set_inheritable(link, False)
-            Channel.adopt(os.dup(link)).send(Failed("monitor", 0, f"{type(error).__name__}: {error}", _LOST))
+            Channel.adopt(os.dup(link)).send(
+                Failed("monitor", 0, f"{type(error).__name__}: {reasons.whole(error)}", _LOST)
+            )
         return 1
     return 0
 

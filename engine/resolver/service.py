@@ -12,7 +12,7 @@ import resource
 from collections.abc import Callable
 
 from engine.errors import Invalid
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 from engine.resolver.forward import MOST_WAITING, Forwarder
 from engine.resolver.loop import Loop
 from engine.resolver.served import Served
@@ -133,7 +133,7 @@ class Resolver:
             try:
                 served = self._begin(descriptors, lambda: self._forget(asked.container, asked.pid_start))
             except OSError as error:
-                return f"127.0.0.11 cannot be served in the container's network: {error}"
+                return f"127.0.0.11 cannot be served in the container's network: {reasons.whole(error)}"
             self._served[asked.container] = asked.pid_start, served
         else:
             for descriptor in descriptors:

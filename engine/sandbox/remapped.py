@@ -200,7 +200,7 @@ def _map(pid: int, ids: Ids) -> None:
             with open(f"/proc/{pid}/{name}", "wb", buffering=0) as file:
                 file.write(idmaps.text(wanted))
     except OSError as error:
-        raise SystemFailure(f"the ids of the container cannot be mapped: {error}") from error
+        raise SystemFailure(f"the ids of the container cannot be mapped: {reasons.whole(error)}") from error
 
 
 def _help(told: socket.socket, users: int, names: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable
 
 from engine.errors import SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 from engine.kernel.beneath import open_beneath
 from engine.sandbox import lsm
 from engine.sandbox.spec import Mount
@@ -34,7 +34,7 @@ def change_on_exec(label: str, *, outside: bool = False) -> None:
                 syscalls.join_session_keyring()
         written = lsm.write(("exec",), label, outside=outside)
     except OSError as error:
-        raise SystemFailure(f"SELinux refuses the label {label} of a process: {error.strerror}") from error
+        raise SystemFailure(f"SELinux refuses the label {label} of a process: {reasons.of(error)}") from error
     if not written:
         raise SystemFailure(f"a process cannot have the label {label}: this kernel has no SELinux")
 

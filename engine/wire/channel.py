@@ -12,6 +12,7 @@ import select
 import socket
 
 from engine.errors import Invalid
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded with the first message
@@ -192,7 +193,7 @@ def unpack(data: bytes, descriptors: list[int]) -> "tuple[Message, list[int]]":
             file.seek(0)
             return codec.decode(file.read(_MESSAGE_MAX)), _others(data, descriptors)
     except OSError as error:
-        raise Invalid(f"not a message of the engine: its memfd cannot be read: {error}") from error
+        raise Invalid(f"not a message of the engine: its memfd cannot be read: {reasons.whole(error)}") from error
 
 
 def unpacked(data: bytes, descriptors: list[int]) -> "tuple[Message, list[int]]":

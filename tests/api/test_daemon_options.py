@@ -168,7 +168,7 @@ def test_a_profile_that_is_none_keeps_the_daemon_from_starting(world) -> None:
     daemon.start(wait=False)
     assert daemon.process.wait(60) == 1
     daemon.process = None
-    assert "opening seccomp profile (/no/such) failed: No such file or directory" in daemon.log
+    assert "opening seccomp profile (/no/such) failed: no such file or directory" in daemon.log
 
 
 def test_the_default_time_between_signal_and_kill_is_the_daemons(make_daemon: Callable[..., Daemon]) -> None:

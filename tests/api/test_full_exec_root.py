@@ -120,7 +120,7 @@ def test_a_start_on_a_full_exec_root_says_that_there_is_no_space(small: Small) -
     one = small.daemon.create("sh", "-c", "exit 5")
     with small.full():
         answer = small.daemon.request("POST", f"/containers/{one}/start")
-        assert answer.status == 500 and "no space left on device" in answer.json()["message"].lower(), answer
+        assert answer.status == 500 and "no space left on device" in answer.message, answer
         state = small.daemon.inspect(one)["State"]
         assert (state["Status"], state["ExitCode"]) == ("created", 128)
     assert os.listdir(small.place / "containers") == []

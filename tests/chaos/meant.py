@@ -85,7 +85,7 @@ ROWS = (
     Row(
         500,
         _START + r"|POST /containers/{id}/update",
-        r"cgroup .*: (Invalid argument|Permission denied)$",
+        r"cgroup .*: (invalid argument|permission denied)$",
         "the kernel's word",
     ),
     Row(

@@ -189,11 +189,15 @@ class Daemon:
         timeout: float = 30.0,
         checked: bool = True,
     ) -> Answer:
-        """One call on a connection of its own; with `checked` the answer is held against the API's definition."""
+        """One call on a connection of its own; with `checked` the answer is held against the API's definition.
+
+        No refusal has the words of Python for a failed system call.
+        """
         with self.connection(timeout) as connection:
             answer = connection.request(method, path, body, headers)
         if checked:
             schema.check(method, path, answer)
+        assert answer.status < 400 or b"[Errno " not in answer.body, answer
         return answer
 
     def command(self, *argv: str, timeout: float = 60.0, **options: object) -> subprocess.CompletedProcess:

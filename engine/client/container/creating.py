@@ -142,7 +142,7 @@ def _security(text: str) -> str:
         with open(value, encoding="utf-8") as file:
             return f"seccomp={file.read()}"
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"opening seccomp profile ({value}) failed: {error}") from error
+        raise Invalid(f"opening seccomp profile ({value}) failed: {reasons.whole(error)}") from error
 
 
 def _join_networks(body: Object, given: Given) -> None:

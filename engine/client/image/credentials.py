@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from engine.client.image.imagenames import registry_of
 from engine.client.transport import Object
 from engine.errors import Invalid, Unavailable
+from engine.kernel import reasons
 
 # Docker Hub has this name in the file.
 _HUB = "https://index.docker.io/v1/"
@@ -58,7 +59,7 @@ def _config(environ: Mapping[str, str]) -> Object:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise Invalid(f"cannot read {path}: {error}") from error
+        raise Invalid(f"cannot read {path}: {reasons.whole(error)}") from error
     if not isinstance(found, dict):
         raise Invalid(f"cannot read {path}: it is no JSON object")
     return found
@@ -88,7 +89,7 @@ def _asked(program: str, address: str) -> dict[str, str]:
             [name, "get"], input=address.encode(), capture_output=True, timeout=_HELPER_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"cannot get credentials of {address} from {name}: {error}") from error
+        raise Unavailable(f"cannot get credentials of {address} from {name}: {reasons.whole(error)}") from error
     text = done.stdout.decode(errors="replace").strip()
     if done.returncode:
         if _NONE in text:

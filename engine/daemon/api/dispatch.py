@@ -35,6 +35,7 @@ from engine.errors import (
     Unauthorized,
     Unavailable,
 )
+from engine.kernel import reasons
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class Dispatcher:
         except Exception as error:
             # This is the boundary: an error that a handler did not foresee ends its own request and nothing else.
             log.exception("the request has failed")
-            return self._failed(request, route, SystemFailure(f"internal error: {error}"))
+            return self._failed(request, route, SystemFailure(f"internal error: {reasons.whole(error)}"))
         if answer is None and not request.started:
             log.error("the request was not answered")
             return Json({"message": "internal error: no answer"}, 500)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 from engine.errors import Invalid
+from engine.kernel import reasons
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def wrapper(ca_file: str, certificate: str, key: str) -> Callable[[socket.socket
             context.load_verify_locations(ca_file)
     except OSError as error:  # ssl.SSLError is an OSError too
         files = ", ".join(filter(None, (certificate, key, ca_file)))
-        raise Invalid(f"cannot use {files} for TLS: {error}") from error
+        raise Invalid(f"cannot use {files} for TLS: {reasons.whole(error)}") from error
 
     def wrap(peer: socket.socket) -> socket.socket:
         pair, far = socket.socketpair()

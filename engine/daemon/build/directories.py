@@ -18,7 +18,7 @@ from engine.daemon.parts import ContainerParts
 from engine.daemon.store import builds as table
 from engine.daemon.tar.trees import left_for_later, remove_tree
 from engine.errors import SystemFailure
-from engine.kernel import weigh
+from engine.kernel import reasons, weigh
 
 _ROOM = "buildmounts"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -140,7 +140,7 @@ def _make(
             remove_tree(above, place)
             raise
     except OSError as error:
-        raise SystemFailure(f"the cache directory {name} cannot be made: {error}") from error
+        raise SystemFailure(f"the cache directory {name} cannot be made: {reasons.whole(error)}") from error
     finally:
         with _turn:
             _making.discard(part)

@@ -17,6 +17,7 @@ from engine.daemon.build.copying.remembered import Remembered
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import dataclass
 from engine.errors import SystemFailure
+from engine.kernel import reasons
 from engine.literals import INT64, natural
 
 _MOST_KEPT = 32
@@ -135,7 +136,7 @@ def remove(data_root: str, name: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise SystemFailure(f"cannot remove a kept build context: {error.strerror}") from error
+        raise SystemFailure(f"cannot remove a kept build context: {reasons.of(error)}") from error
     finally:
         _release(name)
     return True
@@ -167,7 +168,7 @@ def held(data_root: str, key: tuple[str, ...], description: str, check: Callable
             os.utime(path)  # for the order in which they are removed
             root = os.open(os.path.join(path, _FILES), _DIRECTORY)
         except OSError as error:
-            raise SystemFailure(f"cannot keep the build context: {error.strerror}") from error
+            raise SystemFailure(f"cannot keep the build context: {reasons.of(error)}") from error
         try:
             yield Mirror(path, root, shown)
         finally:

@@ -25,6 +25,7 @@ from engine.daemon.tar.space import check_space
 from engine.daemon.tar.trees import remove_tree
 from engine.dataclass import dataclass, field, replace
 from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.beneath import open_beneath
 from engine.late import TYPE_CHECKING, late
 
@@ -218,7 +219,7 @@ def _opened(root: int, source: str) -> int:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"failed to find the mount's source {source}: not found") from error
     except OSError as error:
-        raise SystemFailure(f"failed to open the mount's source {source}: {error.strerror}") from error
+        raise SystemFailure(f"failed to open the mount's source {source}: {reasons.of(error)}") from error
 
 
 def _scratch(making: _Making) -> tuple[int, str]:
@@ -396,6 +397,6 @@ def _clear_one(root: int, above: str, name: str) -> None:
         pass
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
-            raise SystemFailure(f"the mount point cannot be removed: {error}") from error
+            raise SystemFailure(f"the mount point cannot be removed: {reasons.whole(error)}") from error
     finally:
         os.close(parent)

@@ -17,7 +17,7 @@ from engine.daemon.images.layers import merged, storage
 from engine.daemon.images.layers.store import Layer
 from engine.daemon.tar.trees import remove_tree
 from engine.errors import SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 from engine.sandbox import mounts
 from engine.sandbox.spec import Root
 
@@ -82,7 +82,7 @@ def _mounted(root: Root, act: Callable[[int], None]) -> None:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     except OSError as error:
-        raise SystemFailure(f"the files cannot be changed: {error}") from error
+        raise SystemFailure(f"the files cannot be changed: {reasons.whole(error)}") from error
     place = mounts.mount_root(root)
     try:
         top = os.open(".", _DIRECTORY, dir_fd=place)

@@ -13,6 +13,7 @@ from io import FileIO
 
 from engine.dataclass import dataclass
 from engine.errors import Invalid, NotFound, SystemFailure
+from engine.kernel import reasons
 
 DIRECTORY = "history"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -46,7 +47,7 @@ def write(data_root: str, kind: str, pieces: Iterable[bytes]) -> Blob:
     except OSError as error:
         with contextlib.suppress(OSError):  # it may not even have been made
             os.unlink(path)
-        raise SystemFailure(f"cannot keep the record of a build: {error.strerror}") from error
+        raise SystemFailure(f"cannot keep the record of a build: {reasons.of(error)}") from error
     return Blob(f"sha256:{hasher.hexdigest()}", size, kind, path)
 
 
@@ -59,7 +60,7 @@ def keep(data_root: str, blob: Blob) -> None:
     try:
         os.rename(blob.path, _path(data_root, blob.digest))
     except OSError as error:
-        raise SystemFailure(f"cannot keep the record of a build: {error.strerror}") from error
+        raise SystemFailure(f"cannot keep the record of a build: {reasons.of(error)}") from error
 
 
 def discard(blob: Blob) -> None:

@@ -14,6 +14,7 @@ from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.progress import STDERR, STDOUT, Progress, Vertex
 from engine.daemon.dockerfile.parser import Instruction
 from engine.daemon.jsontext import Object
+from engine.kernel import reasons
 
 _TELL_SECONDS = 0.1
 
@@ -145,7 +146,7 @@ def transfer(progress: Progress, name: str, what: str) -> Iterator[Callable[[int
     try:
         yield come
     except Exception as error:
-        vertex.end(str(error))
+        vertex.end(reasons.whole(error))
         raise
     vertex.count(f"transferring {what}:", last, name="transferring", ended=True)
     vertex.end()

@@ -22,6 +22,7 @@ from engine.daemon.network.record import DEFAULT, Network, Pool
 from engine.daemon.network.surroundings import Surroundings
 from engine.dataclass import replace
 from engine.errors import Conflict, EngineError, Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.netlink import addresses
 from engine.kernel.netlink.socket import Netlink
 from engine.settings.every import Settings
@@ -184,7 +185,7 @@ def _addresses_of(device: str, version: int, fixed: str) -> list[str]:
             here = [each for each in addresses.addresses(netlink) if each.link == index]
     except OSError as error:
         raise SystemFailure(
-            f"bridge device with non default name {device} must be created manually: {error}"
+            f"bridge device with non default name {device} must be created manually: {reasons.whole(error)}"
         ) from error
     found = [(each, parse_address(each.address)) for each in here]
     # Every link has an address of this subnet, which is a network's only where the containers have theirs there.

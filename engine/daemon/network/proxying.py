@@ -193,7 +193,7 @@ class Proxying(ServiceProcess[Run]):
             home = os.open(self._exec_root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             passed.callback(os.close, home)
         except OSError as error:
-            raise SystemFailure(f"the socket of the userland proxy cannot be made: {error}") from error
+            raise SystemFailure(f"the socket of the userland proxy cannot be made: {reasons.whole(error)}") from error
         return self._being(), [listener.fileno(), home]
 
     def _being(self) -> Birth:

@@ -16,6 +16,7 @@ from engine.daemon.runtime.serviceprocess import Birth, Kind, Lost, ServiceProce
 from engine.daemon.runtime.spawner import Spawner
 from engine.dataclass import dataclass
 from engine.errors import EngineError, SystemFailure
+from engine.kernel import reasons
 from engine.sandbox import resolvconf
 from engine.settings.every import Settings
 from engine.wire import endpoint, exitfile
@@ -226,7 +227,7 @@ def _namespace(pid: int, netns: int) -> Iterator[int]:
     try:
         opened = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise SystemFailure(f"its network cannot be entered: {error}") from error
+        raise SystemFailure(f"its network cannot be entered: {reasons.whole(error)}") from error
     try:
         yield opened
     finally:

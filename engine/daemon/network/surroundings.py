@@ -12,6 +12,7 @@ from engine.daemon.network.devices import idle_bridges, mark
 from engine.daemon.network.record import Network
 from engine.dataclass import dataclass
 from engine.errors import SystemFailure
+from engine.kernel import reasons
 from engine.kernel.netlink import addresses, links
 from engine.kernel.netlink.socket import Netlink
 from engine.sandbox import resolvconf
@@ -45,7 +46,7 @@ def look(own: Iterable[Network]) -> Surroundings:
             every = links.every(netlink)
             here, routes = addresses.addresses(netlink), addresses.routes(netlink)
     except OSError as error:
-        raise SystemFailure(f"the host's addresses and routes cannot be listed: {error}") from error
+        raise SystemFailure(f"the host's addresses and routes cannot be listed: {reasons.whole(error)}") from error
     ours = {link.index for link in every if link.alias in marks}
     near = [_around(each.address, each.prefix) for each in here if each.link not in ours]
     near += [_around(each.destination, each.prefix) for each in routes if _leads(each, ours) and not each.gateway]

@@ -22,7 +22,7 @@ from engine.daemon.runtime.monitors import Monitors
 from engine.daemon.runtime.spawner import Spawner
 from engine.dataclass import dataclass
 from engine.errors import EngineError, SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 from engine.wire import endpoint, exitfile
 from engine.wire.channel import Channel
 from engine.wire.schema import BeProxy, BeResolver, BeTransparentProxy
@@ -149,7 +149,7 @@ class ServiceProcess(ABC, Generic[Told]):
             return exchange(link)
         except (OSError, ValueError, EngineError) as error:
             self._lose(link)
-            raise Lost(f"the {self._kind.name} does not answer: {error}") from error
+            raise Lost(f"the {self._kind.name} does not answer: {reasons.whole(error)}") from error
 
     def _begin(self, but: Told | None = None) -> None:
         """Have the spawner start a process, and tell it of all runs. Raises SystemFailure, Unavailable."""

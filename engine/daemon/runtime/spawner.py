@@ -14,6 +14,7 @@ import struct
 from engine import origin
 from engine.daemon import locks
 from engine.errors import Invalid, Unavailable
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 from engine.wire.channel import Channel
 
@@ -68,7 +69,9 @@ class Spawner:
                 self._restart(used)
                 _send(self._channel, start, descriptors, ordinary)
             except OSError as error:
-                raise Unavailable(f"the process that makes containers cannot be started: {error}") from error
+                raise Unavailable(
+                    f"the process that makes containers cannot be started: {reasons.whole(error)}"
+                ) from error
         except BlockingIOError as error:  # SO_SNDTIMEO, see socket(7)
             raise Unavailable("the process that makes containers does not answer") from error
 

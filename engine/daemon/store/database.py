@@ -22,7 +22,7 @@ from engine.daemon import locks
 from engine.daemon.store import fileversion
 from engine.daemon.store.reserve import Reserve
 from engine.errors import SystemFailure, Unavailable
-from engine.kernel import wholefile
+from engine.kernel import reasons, wholefile
 
 # This number is incremented when a table changes in a way that CREATE TABLE IF NOT EXISTS does not bring about.
 VERSION = 3
@@ -71,7 +71,7 @@ class Database:
             self._prepare(path, schema, migrations or {})
         except (sqlite3.DatabaseError, OSError) as error:
             self.close()
-            raise Unavailable(f"the database {path} cannot be used: {error}") from error
+            raise Unavailable(f"the database {path} cannot be used: {reasons.whole(error)}") from error
         except Unavailable:
             self.close()
             raise
@@ -146,7 +146,7 @@ class Database:
             self._reserve.sync()
             wholefile.sync_all(directory or ".", but=name)
         except OSError as error:
-            raise SystemFailure(f"the database cannot be written: {error}") from error
+            raise SystemFailure(f"the database cannot be written: {reasons.whole(error)}") from error
         self._founded = True
 
     def _size(self) -> int:

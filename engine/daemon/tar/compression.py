@@ -14,6 +14,7 @@ from types import ModuleType
 from engine.annotating import Protocol
 from engine.daemon.streams import Buffer, Source
 from engine.errors import Invalid, Unavailable
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded by the first layer in zstd
@@ -211,12 +212,12 @@ class Unpacked(io.RawIOBase):
         try:
             return member.decompress(given, most)
         except (zlib.error, OSError, EOFError, ValueError) as error:
-            raise Invalid(f"damaged {self.form} stream: {error}") from error
+            raise Invalid(f"damaged {self.form} stream: {reasons.whole(error)}") from error
         except Exception as error:
             # lzma and zstd have error classes of their own. An except clause for those would import the modules.
             if type(error).__name__ not in ("LZMAError", "ZstdError"):
                 raise
-            raise Invalid(f"damaged {self.form} stream: {error}") from error
+            raise Invalid(f"damaged {self.form} stream: {reasons.whole(error)}") from error
 
     def _input(self) -> bytes:
         rest, self._rest = self._rest, b""

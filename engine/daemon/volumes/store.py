@@ -23,7 +23,7 @@ from engine.daemon.volumes import options as driver_options
 from engine.daemon.volumes.volume import ANONYMOUS, DRIVER, Volume
 from engine.dataclass import replace
 from engine.errors import Conflict, EngineError, Invalid, NotFound, SystemFailure
-from engine.kernel import wholefile
+from engine.kernel import reasons, wholefile
 from engine.late import TYPE_CHECKING, late
 from engine.regex import regex
 from engine.sandbox.mounts import words
@@ -286,7 +286,7 @@ class Volumes:
         except FileNotFoundError:
             return ""  # the directory was gone already
         except OSError as error:
-            raise SystemFailure(f"remove {volume.name}: {error}") from error
+            raise SystemFailure(f"remove {volume.name}: {reasons.whole(error)}") from error
         return gone
 
     def _put_back(self, volume: Volume, aside: str) -> None:

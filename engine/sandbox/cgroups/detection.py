@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 
 from engine.errors import SystemFailure
-from engine.kernel import userns
+from engine.kernel import reasons, userns
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox.cgroups import v1, v2
 from engine.sandbox.cgroups.hierarchy import ROOT, Cgroups, read
@@ -50,7 +50,7 @@ def detect(
                 return _users(root, units)
             except (OSError, SystemFailure) as error:
                 if driver == SYSTEMD:
-                    raise SystemFailure(f"the user's own systemd makes no cgroups: {error}") from error
+                    raise SystemFailure(f"the user's own systemd makes no cgroups: {reasons.whole(error)}") from error
                 log.info("containers have no cgroups: %s", error)
         found: Cgroups = absent.NoCgroups(root)
     elif unified:

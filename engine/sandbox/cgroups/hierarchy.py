@@ -408,6 +408,6 @@ def _removed(directory: str) -> bool:
         return True
     except OSError as error:
         if error.errno != errno.EBUSY:
-            raise SystemFailure(f"{directory}: {error.strerror}") from error
+            raise SystemFailure(f"{directory}: {reasons.of(error)}") from error
         return False
     return True

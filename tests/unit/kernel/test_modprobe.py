@@ -87,7 +87,7 @@ def test_a_module_that_is_not_there_is_said(tree: Tree, name: str) -> None:
 
 def test_a_refusal_of_the_kernel_is_said(tree: Tree) -> None:
     tree.refusal = errno.EPERM
-    with pytest.raises(Unavailable, match=r"br_netfilter cannot be loaded: .*llc\.ko: Operation not permitted"):
+    with pytest.raises(Unavailable, match=r"br_netfilter cannot be loaded: .*llc\.ko: operation not permitted"):
         modprobe.load("br_netfilter")
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import ssl
 
 import pytest
@@ -25,3 +26,20 @@ def test_all_else_is_the_c_librarys() -> None:
     assert reasons.of(OSError("Not an errno")) == "not an errno"
     assert reasons.of(TimeoutError(errno.ETIMEDOUT, "Unable to freeze")) == "unable to freeze"
     assert reasons.of(ssl.SSLSyscallError(errno.EIO, "Of OpenSSL")) == "of openssl"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "no space left on device"),
+        (OSError(errno.ENOSPC, "No space left on device", "/a"), "/a: no space left on device"),
+        (OSError(errno.EXDEV, os.strerror(errno.EXDEV), b"/a", None, "/b"), "/a -> /b: invalid cross-device link"),
+        (OSError(errno.EBADF, "Bad file descriptor", 7), "bad file descriptor"),
+        (OSError("a text alone"), "a text alone"),
+        (socket.gaierror(-2, "Name or service not known"), "name or service not known"),
+        (ssl.SSLError(1, "[SSL: X] Words"), "[SSL: X] Words"),
+        (ValueError("Words"), "Words"),
+    ],
+)
+def test_the_whole_text_of_an_error_has_nothing_of_pythons(error: Exception, text: str) -> None:
+    assert reasons.whole(error) == text

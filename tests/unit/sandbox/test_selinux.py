@@ -44,7 +44,7 @@ def test_a_label_that_the_policy_does_not_know_fails_the_start(monkeypatch: pyte
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     monkeypatch.setattr(lsm, "write", refuse)
-    with pytest.raises(SystemFailure, match=f"SELinux refuses the label {LABEL} of a process: Invalid argument"):
+    with pytest.raises(SystemFailure, match=f"SELinux refuses the label {LABEL} of a process: invalid argument"):
         selinux.change_on_exec(LABEL)
 
 

@@ -25,6 +25,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.runtime import worker
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid
+from engine.kernel import reasons
 
 _INLINE = "moby.buildkit.cache.v0"
 _LOOK_SECONDS = 0.2
@@ -141,7 +142,7 @@ class Lender:
         try:
             self._know(opened())
         except (EngineError, OSError) as error:
-            vertex.end(str(error))
+            vertex.end(reasons.whole(error))
         else:
             vertex.end()
 

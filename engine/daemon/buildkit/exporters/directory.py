@@ -147,7 +147,7 @@ class TarExporter(_Files):
                     for top in tops:
                         _pack(packer, top, file, epoch)
                 except OSError as error:
-                    raise SystemFailure(f"the result's files cannot be read: {error}") from error
+                    raise SystemFailure(f"the result's files cannot be read: {reasons.whole(error)}") from error
                 file.write_large(packer.end())
             work.vertex.count("sending tarball", file.sent, ended=True)
         return {}

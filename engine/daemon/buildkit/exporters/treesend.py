@@ -17,6 +17,7 @@ from engine.daemon.buildkit.messages.fsutil import Packet, SentPacket
 from engine.daemon.buildkit.sessions import Session
 from engine.daemon.runtime import worker
 from engine.errors import EngineError, Invalid, SystemFailure, Unavailable
+from engine.kernel import reasons
 from engine.protocols import grpc
 
 _PIECE = 32 * 1024
@@ -113,7 +114,7 @@ class _Sending:
             try:
                 self._file(number, found)
             except OSError as error:
-                raise SystemFailure(f"the result's files cannot be read: {error}") from error
+                raise SystemFailure(f"the result's files cannot be read: {reasons.whole(error)}") from error
             self._call.send({"type": fsutil.DATA, "ID": number})
 
     def _next(self) -> int | None:

@@ -14,6 +14,7 @@ from engine.daemon.buildkit.messages.fsutil import SentStat
 from engine.daemon.tar.writer import attributes, open_file
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.beneath import open_beneath
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -89,7 +90,7 @@ def entries(tops: Sequence[Top], epoch: int | None, now_ns: int) -> Iterator[Fou
             before = found
             yield found
     except OSError as error:
-        raise SystemFailure(f"the result's files cannot be read: {error}") from error
+        raise SystemFailure(f"the result's files cannot be read: {reasons.whole(error)}") from error
 
 
 def _is_directory(found: Found) -> bool:

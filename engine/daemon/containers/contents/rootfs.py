@@ -31,7 +31,7 @@ from engine.daemon.containers.security import copied, runids, specify
 from engine.daemon.parts import MountParts
 from engine.dataclass import dataclass, replace
 from engine.errors import Conflict, NotFound, SystemFailure
-from engine.kernel import filecaps, syscalls, userns
+from engine.kernel import filecaps, reasons, syscalls, userns
 from engine.kernel.idmaps import Ids
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import mounts, sources
@@ -342,7 +342,7 @@ def _make_root(engine: MountParts, container: Container) -> None:
         if not os.path.isdir(where.upper):
             specify.make_root(engine, container, where)
     except OSError as error:
-        raise SystemFailure(f"the directories of the container cannot be made: {error}") from error
+        raise SystemFailure(f"the directories of the container cannot be made: {reasons.whole(error)}") from error
 
 
 # Namespaces

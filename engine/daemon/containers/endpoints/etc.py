@@ -12,6 +12,7 @@ from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Endpoint, has_resolver
 from engine.daemon.parts import EndpointParts
 from engine.errors import EngineError, SystemFailure
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded for containers of other runtimes
@@ -64,7 +65,7 @@ def _failing() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SystemFailure(f"cannot write the container's hosts or resolv.conf: {error}") from error
+        raise SystemFailure(f"cannot write the container's hosts or resolv.conf: {reasons.whole(error)}") from error
 
 
 def _gateways(engine: EndpointParts, container: Container) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from engine.daemon.parts import ExecParts
 from engine.daemon.runtime import signalling
 from engine.dataclass import replace
 from engine.errors import Conflict, SystemFailure
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import capabilities, users
 from engine.sandbox.spec import Sandbox
@@ -76,7 +77,7 @@ def check_user(engine: ExecParts, container: Container, user: str) -> None:
                 raise Conflict(f"container {container.id} is not running")
             users.identify(root, user, ())
         except OSError as error:
-            raise SystemFailure(f"unable to find user {user}: {error}") from error
+            raise SystemFailure(f"unable to find user {user}: {reasons.whole(error)}") from error
         finally:
             os.close(root)
 

@@ -19,6 +19,7 @@ from engine.daemon.parts import HealthParts
 from engine.daemon.runtime.background import later
 from engine.daemon.runtime.schedule import Handle
 from engine.errors import EngineError
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded by the first exec or probe
@@ -141,7 +142,7 @@ class _Monitor:
             return verdicts.CUT_SHORT, str(error)
         except Exception as error:  # whatever it was, the next probe must still run
             log.exception("container %s: the probe of its health failed", self._container.id)
-            return verdicts.CUT_SHORT, f"the probe could not be run: {error}"
+            return verdicts.CUT_SHORT, f"the probe could not be run: {reasons.whole(error)}"
         if done.timed_out or done.exit_code is None:
             return verdicts.CUT_SHORT, verdicts.overdue(check, done.output)
         return done.exit_code, verdicts.shown_output(done.output)

@@ -14,6 +14,7 @@ from engine.daemon.containers.saving import save
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime.background import later
 from engine.errors import EngineError
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded by the first start
@@ -54,7 +55,7 @@ def again(engine: ContainerParts, container: Container, exits: int) -> None:
             )
             with container.changed:
                 container.exits += 1
-                container.state.error = str(error)
+                container.state.error = reasons.whole(error)
                 states.move(container, "exited")
                 save(engine, container)
     wait.entrust(engine, container)

@@ -19,7 +19,7 @@ from engine.daemon.containers.shapes import MountPoint
 from engine.daemon.parts import MountParts
 from engine.daemon.runtime.background import later
 from engine.errors import EngineError, SystemFailure
-from engine.kernel import wholefile
+from engine.kernel import reasons, wholefile
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def begin(engine: MountParts, container: Container) -> Lent:
         os.makedirs(paths.lent(engine.settings.exec_root), 0o700, exist_ok=True)
         wholefile.write(_file(engine, container.id), json.dumps(mounts))
     except OSError as error:
-        raise SystemFailure(f"the mounts of plugins cannot be noted: {error}") from error
+        raise SystemFailure(f"the mounts of plugins cannot be noted: {reasons.whole(error)}") from error
     return {point["Destination"]: _mount(engine, *mount) for point, mount in zip(wanted, mounts, strict=True)}
 
 

@@ -178,7 +178,7 @@ def _of_volume(engine: MountParts, container: Container, point: MountPoint) -> M
     try:
         engine.volumes.mend(volume)
     except OSError as error:
-        raise SystemFailure(f"error while mounting volume '{volume.path}': {error}") from error
+        raise SystemFailure(f"error while mounting volume '{volume.path}': {reasons.whole(error)}") from error
     subpath, target = point["Spec"].get("Subpath", ""), point["Destination"]
     readonly = () if point["RW"] else ("rro",)
     mounting = driver_options.mounting(volume.options)
@@ -253,7 +253,7 @@ def copy_of_image(engine: ContentParts, container: Container, point: MountPoint)
             engine.images.copy_layers(spec["Layers"], f"{copy}.part")
             os.rename(f"{copy}.part", copy)
     except OSError as error:
-        raise SystemFailure(f"the image {point['Name']} cannot be copied: {error}") from error
+        raise SystemFailure(f"the image {point['Name']} cannot be copied: {reasons.whole(error)}") from error
     return Mount("bind", copy, point["Destination"], ("rbind", "rro"), subpath=spec.get("Subpath", ""), asked=True)
 
 

@@ -15,6 +15,7 @@ from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import HostConfig
 from engine.daemon.parts import SecurityParts, SettingsPart
 from engine.errors import NotBuilt, SystemFailure
+from engine.kernel import reasons
 from engine.sandbox.spec import Sandbox
 from engine.settings.runtimes import OWN
 
@@ -33,7 +34,7 @@ def keep(exec_dir: str, runtime: tuple[str, ...]) -> None:
         with open(os.path.join(exec_dir, _FILE), "w") as file:
             json.dump(runtime, file)
     except OSError as error:
-        raise SystemFailure(f"how the runtime is called cannot be kept: {error}") from error
+        raise SystemFailure(f"how the runtime is called cannot be kept: {reasons.whole(error)}") from error
 
 
 def of(engine: SettingsPart, container: Container) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from engine.annotating import Any
 from engine.daemon.containers.shapes import DeviceRequest
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.protocols import plainyaml
 from engine.sandbox.spec import Hook, Mount
 
@@ -98,7 +99,7 @@ def found(directories: Sequence[str]) -> tuple[dict[str, Described], list[str]]:
             try:
                 described = list(_devices(path))
             except (Invalid, OSError) as error:
-                warnings.append(f"CDI: Error associated with spec file {path}: {error}")
+                warnings.append(f"CDI: Error associated with spec file {path}: {reasons.whole(error)}")
                 continue
             for name, device in described:
                 if name in here:
@@ -153,7 +154,7 @@ def _files(directory: str, warnings: list[str]) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        warnings.append(f"CDI: {directory} cannot be read: {error.strerror}")
+        warnings.append(f"CDI: {directory} cannot be read: {reasons.of(error)}")
         return []
     if len(names) > _MOST_FILES:
         warnings.append(f"CDI: {directory} has more than {_MOST_FILES} files: the others are passed over")

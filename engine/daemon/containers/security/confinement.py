@@ -11,7 +11,7 @@ import os
 import threading
 
 from engine.errors import SystemFailure
-from engine.kernel import userns
+from engine.kernel import reasons, userns
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,9 @@ def _load() -> None:
         # -K: leave no compiled copy in the host's cache; -r: replace what an earlier daemon has loaded.
         done = subprocess.run([program, "-Kr"], input=text().encode(), capture_output=True, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SystemFailure(f"AppArmor is enabled and the profile {PROFILE} could not be loaded: {error}") from error
+        raise SystemFailure(
+            f"AppArmor is enabled and the profile {PROFILE} could not be loaded: {reasons.whole(error)}"
+        ) from error
     if done.returncode:
         words = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
         raise SystemFailure(f"AppArmor is enabled and the profile {PROFILE} could not be loaded: {words}")

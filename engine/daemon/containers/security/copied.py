@@ -16,6 +16,7 @@ from engine.daemon.images.layers.storage import OVERLAY
 from engine.daemon.parts import ContentParts
 from engine.daemon.tar.trees import remove_path
 from engine.errors import NotFound, SystemFailure
+from engine.kernel import reasons
 
 
 def prepare(engine: ContentParts, container: Container) -> None:
@@ -39,7 +40,7 @@ def prepare(engine: ContentParts, container: Container) -> None:
                 preparing.copy_of_image(engine, container, point)
     except OSError as error:
         if not container.removed:
-            raise SystemFailure(f"the directories of the container cannot be made: {error}") from error
+            raise SystemFailure(f"the directories of the container cannot be made: {reasons.whole(error)}") from error
     finally:
         with container.changed:
             container.preparing = False

@@ -7,6 +7,7 @@ happened to the file, until the daemon is started again.
 import functools
 
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.sandbox import capabilities, seccomp
 from engine.settings.defaults import BUILTIN
 
@@ -26,7 +27,7 @@ def text(profile: str) -> str:
         with open(profile, "rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
-        raise SystemFailure(f"opening seccomp profile ({profile}) failed: {error.strerror}") from error
+        raise SystemFailure(f"opening seccomp profile ({profile}) failed: {reasons.of(error)}") from error
     if len(data) > _LARGEST:
         raise Invalid(f"opening seccomp profile ({profile}) failed: it is larger than {_LARGEST} bytes")
     try:

@@ -10,7 +10,7 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.record import Container
 from engine.daemon.parts import SettingsPart
 from engine.errors import SystemFailure
-from engine.kernel import idmaps
+from engine.kernel import idmaps, reasons
 from engine.kernel.idmaps import Ids
 
 _FILE = "ids"
@@ -24,7 +24,7 @@ def keep(exec_dir: str, ids: Ids) -> None:
         with open(os.path.join(exec_dir, _FILE), "w") as file:
             file.write(text)
     except OSError as error:
-        raise SystemFailure(f"the ids of the container cannot be kept: {error}") from error
+        raise SystemFailure(f"the ids of the container cannot be kept: {reasons.whole(error)}") from error
 
 
 def of(engine: SettingsPart, container: Container) -> Ids | None:

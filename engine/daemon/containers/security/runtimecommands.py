@@ -9,6 +9,7 @@ import signal
 import subprocess
 
 from engine.errors import SystemFailure
+from engine.kernel import reasons
 from engine.literals import natural
 
 _SECONDS = 30.0
@@ -33,7 +34,7 @@ def call(runtime: tuple[str, ...], command: str, *words: str) -> bytes:
             line, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, env={"PATH": _PATH}, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SystemFailure(f"{os.path.basename(program)} {command}: {error}") from error
+        raise SystemFailure(f"{os.path.basename(program)} {command}: {reasons.whole(error)}") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
         raise SystemFailure(f"{os.path.basename(program)} {command}: {said[-_LONGEST:]}")

@@ -10,6 +10,7 @@ import subprocess
 
 from engine.dataclass import dataclass
 from engine.errors import NotBuilt, SystemFailure
+from engine.kernel import reasons
 
 _SECONDS = 10.0
 
@@ -66,5 +67,5 @@ def _version(path: str, _changed_ns: int) -> str:
             [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SystemFailure(f"the runtime {path} does not say what it is: {error}") from error
+        raise SystemFailure(f"the runtime {path} does not say what it is: {reasons.whole(error)}") from error
     return done.stdout[:1000].decode("utf-8", "replace").partition("\n")[0].strip()

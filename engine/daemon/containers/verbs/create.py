@@ -29,6 +29,7 @@ from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 from engine.settings.runtimes import programs
 from engine.settings.storagedriver import OVERLAY2
@@ -235,7 +236,7 @@ def _keep(
                 beside(connection, container.id)
     except OSError as error:
         _forget(where)
-        raise SystemFailure(f"the files of the container cannot be made: {error}") from error
+        raise SystemFailure(f"the files of the container cannot be made: {reasons.whole(error)}") from error
     except BaseException:
         _forget(where)
         raise

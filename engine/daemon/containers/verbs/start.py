@@ -24,6 +24,7 @@ from engine.daemon.runtime.background import later
 from engine.daemon.runtime.handshake import BY_RUNC, NOT_CREATED, MonitorLost, StartFailure
 from engine.daemon.tar.trees import remove_path
 from engine.errors import Conflict, EngineError, Invalid, NotFound, NotModified, SystemFailure
+from engine.kernel import reasons
 from engine.kernel.idmaps import Ids
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import stage
@@ -214,7 +215,7 @@ def _make_directories(engine: ContainerParts, container: Container, where: paths
         if not os.path.isdir(where.upper):
             specify.make_root(engine, container, where)
     except OSError as error:
-        raise SystemFailure(f"the directories of the container cannot be made: {error}") from error
+        raise SystemFailure(f"the directories of the container cannot be made: {reasons.whole(error)}") from error
 
 
 def record_start(engine: ContainerParts, container: Container, started: Started, *, by_hand: bool = False) -> None:

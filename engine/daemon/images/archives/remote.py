@@ -20,6 +20,7 @@ from engine.daemon.images.registry.answer import Answer
 from engine.daemon.images.registry.transport import ConnectFailure, Origin, Transport
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
+from engine.kernel import reasons
 from engine.redact import redacted
 
 _KINDS = {400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound}
@@ -185,4 +186,4 @@ def _read(answer: Answer, count: int) -> bytes:
     try:
         return answer.read1(count)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise SystemFailure(str(error) or "unexpected EOF") from error
+        raise SystemFailure(reasons.whole(error) or "unexpected EOF") from error

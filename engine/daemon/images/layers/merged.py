@@ -14,7 +14,7 @@ from engine.annotating import TypeVar
 from engine.daemon.images.layers import storage
 from engine.daemon.tar.trees import remove_path
 from engine.errors import SystemFailure
-from engine.kernel import syscalls
+from engine.kernel import reasons, syscalls
 
 Result = TypeVar("Result")
 
@@ -83,7 +83,7 @@ def _copy(layer_root: str, layers: Sequence[str]) -> Iterator[int]:
         try:
             storage.copy_layers(layer_root, layers, place)
         except OSError as error:
-            raise SystemFailure(f"the image's files cannot be shown: {error}") from error
+            raise SystemFailure(f"the image's files cannot be shown: {reasons.whole(error)}") from error
         root = os.open(place, _ROOT)
         try:
             yield root
@@ -107,5 +107,5 @@ def _mounted(layer_root: str, layers: Sequence[str], work: Callable[[int], Resul
         else:
             syscalls.mount("tmpfs", layer_root, "tmpfs", syscalls.MS_RDONLY, "mode=755")
     except OSError as error:
-        raise SystemFailure(f"the image's files cannot be shown: {error}") from error
+        raise SystemFailure(f"the image's files cannot be shown: {reasons.whole(error)}") from error
     return _opened(layer_root, work)

@@ -21,7 +21,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.streams import Buffer
 from engine.daemon.tar.space import NoSpace, check_space
 from engine.errors import Invalid, NotFound, SystemFailure, Unauthorized
-from engine.kernel import writeback
+from engine.kernel import reasons, writeback
 
 log = logging.getLogger(__name__)
 
@@ -327,7 +327,7 @@ class _Partial:
                 # read1 returns what has come, not all that was asked for, so that readers get it at once.
                 data = answer.read1(min(_CHUNK, self._size - self.done))
             except (OSError, http.client.HTTPException, ValueError) as error:
-                raise SystemFailure(f"failed to copy: {str(error) or 'unexpected EOF'}") from error
+                raise SystemFailure(f"failed to copy: {reasons.whole(error) or 'unexpected EOF'}") from error
             if not data:
                 raise SystemFailure("failed to copy: unexpected EOF")
             self._append(data)

@@ -339,7 +339,9 @@ def read_body(answer: Answer, most: int) -> bytes:
     try:
         return answer.read(most)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise ConnectFailure(f"failed to read the registry's answer: {str(error) or 'unexpected EOF'}") from error
+        raise ConnectFailure(
+            f"failed to read the registry's answer: {reasons.whole(error) or 'unexpected EOF'}"
+        ) from error
 
 
 # OpenSSL's codes (X509_V_ERR_*) for a chain of certificates without a trusted end: no issuer, or self-signed.
@@ -396,7 +398,7 @@ def _tls(origin: Origin) -> ssl.SSLContext:
             elif name.endswith((".cert", ".key")):
                 _load_pair(context, path, name)
         except (OSError, ValueError) as error:
-            raise ConnectFailure(f"failed to read {path}: {error}") from error
+            raise ConnectFailure(f"failed to read {path}: {reasons.whole(error)}") from error
     return context
 
 

@@ -18,6 +18,7 @@ from engine.daemon import locks
 from engine.daemon.network.record import Endpoint, Network
 from engine.daemon.runtime.background import Turn
 from engine.errors import SystemFailure, Unavailable
+from engine.kernel import reasons
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
 from engine.settings.network import mark
@@ -290,7 +291,7 @@ class Firewall:
         except OSError as error:
             lacking = error.errno in _NO_SUCH_PART and error.filename is None
             words = "perhaps this kernel lacks a part of nf_tables: " if lacking else ""
-            raise SystemFailure(f"the firewall cannot be changed: {words}{error}") from error
+            raise SystemFailure(f"the firewall cannot be changed: {words}{reasons.whole(error)}") from error
 
     def _open(self, network: Network) -> None:
         self._look()
@@ -450,7 +451,7 @@ class Firewall:
                 self._connections = _socket()
             conntrack.forget(self._connections, requests)
         except OSError as error:
-            raise SystemFailure(f"the host's tracked connections cannot be changed: {error}") from error
+            raise SystemFailure(f"the host's tracked connections cannot be changed: {reasons.whole(error)}") from error
 
 
 def _socket() -> "socket.Netlink":

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 
 from engine.daemon.network.firewall.table import named
 from engine.errors import Unavailable
-from engine.kernel import modprobe
+from engine.kernel import modprobe, reasons
 from engine.kernel.netlink import nftables
 from engine.kernel.netlink import nftexpressions as nft
 from engine.kernel.netlink.message import Request
@@ -135,5 +135,5 @@ def filter_bridged(families: Iterable[int]) -> None:
                 _write(name, "1")
         except (FileNotFoundError, Unavailable) as error:
             raise Unavailable(
-                f"cannot restrict inter-container communication: {_ROOT}/{name} does not exist: {error}"
+                f"cannot restrict inter-container communication: {_ROOT}/{name} does not exist: {reasons.whole(error)}"
             ) from error

@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_written_fails_the_start(engine, kernel, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("engine.daemon.containers.files.write_hosts", full)
-    with pytest.raises(SystemFailure, match="No space left on device"):
+    with pytest.raises(SystemFailure, match="no space left on device"):
         run(engine, container)
     assert engine.networks.endpoints() == [] and "reserve" not in kernel.calls
 

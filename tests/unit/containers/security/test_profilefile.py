@@ -21,7 +21,7 @@ def test_a_file_is_read_once(tmp_path):
 @pytest.mark.parametrize(
     ("data", "kind", "words"),
     [
-        (None, SystemFailure, r"opening seccomp profile \(.*/profile.json\) failed: No such file or directory"),
+        (None, SystemFailure, r"opening seccomp profile \(.*/profile.json\) failed: no such file or directory"),
         (b"{", Invalid, "cannot be used"),
         (b'"\xff"', Invalid, "cannot be used"),
         (b" " * (1 << 20) + b"{}", Invalid, "it is larger than 1048576 bytes"),
