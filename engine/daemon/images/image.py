@@ -10,7 +10,7 @@ from engine.daemon import jsontext
 from engine.daemon.images.reference import check_digest
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
-from engine.errors import Invalid
+from engine.errors import Invalid, SystemFailure
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -61,6 +61,16 @@ class Image:
     def size(self) -> int:
         """Bytes on the disk: the unpacked layers and the compressed blobs, as dockerd counts them."""
         return sum(self.layer_sizes) + self.content_size
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Whether its files are here: of an image with a layer that is no tar, only the blobs are."""
+        return len(self.layers) == len(set(self.diff_ids))
+
+    def check_unpacked(self) -> None:
+        """Raise SystemFailure for an image without files."""
+        if not self.is_unpacked:
+            raise SystemFailure(f'apply layer error for "": failed to extract a layer of {self.id}: it is no tar')
 
     @property
     def diff_ids(self) -> list[str]:

@@ -65,6 +65,10 @@ class Entry:
     fragments: list[tuple[int, int]] | None = None
 
 
+class NotTar(Invalid):
+    """The bytes where a header is expected are none, or its fields cannot be."""
+
+
 class TarReader:
     """The entries of a tar stream, one after another.
 
@@ -127,7 +131,7 @@ class TarReader:
             if not block or block == _ZEROS:
                 return None
             if len(block) != BLOCK:
-                raise Invalid("unexpected EOF")
+                raise NotTar("unexpected EOF")
             entry, magic = _parse(block)
             if entry.kind == b"x":
                 pax = _pax_records(self._extension(entry))
@@ -180,7 +184,7 @@ class TarReader:
             _set_fragments(entry, _decimal(pax.get("GNU.sparse.size", b"")), numbers, entry.stored)
         # No system call takes a NUL byte; Python would raise a ValueError, which is no EngineError.
         if any("\0" in text for text in (entry.name, entry.link, *entry.attributes)):
-            raise Invalid("archive/tar: invalid tar header")
+            raise NotTar("archive/tar: invalid tar header")
 
     def _old_sparse(self, entry: Entry, block: bytes) -> None:
         """Read the sparse map of GNU's old format: four places in the header, and 21 in each further block."""
@@ -203,7 +207,7 @@ class TarReader:
         rest, wanted, taken = b"", 1, 0
         while len(lines) < wanted:
             if self._left < BLOCK or wanted > 2 * _MOST_FRAGMENTS + 1:
-                raise Invalid("archive/tar: invalid tar header")
+                raise NotTar("archive/tar: invalid tar header")
             block = self._exactly(BLOCK)
             self._left -= BLOCK
             taken += BLOCK
@@ -220,13 +224,13 @@ def _parse(block: bytes) -> tuple[Entry, bytes]:
     name, mode, uid, gid, size, mtime, checksum, kind, link, magic, _, _, major, minor, prefix = _HEADER.unpack(block)
     # The checksum is computed with blanks in the place of the checksum itself.
     if sum(block) - sum(checksum) + 8 * 32 != _number(checksum):
-        raise Invalid("archive/tar: invalid tar header")
+        raise NotTar("archive/tar: invalid tar header")
     name = name.partition(b"\0")[0]
     if magic == _USTAR and prefix[0]:
         name = prefix.partition(b"\0")[0] + b"/" + name
     length = _number(size)
     if not 0 <= length < _LARGEST:
-        raise Invalid("archive/tar: invalid tar header")
+        raise NotTar("archive/tar: invalid tar header")
     device = kind in (CHARACTER, BLOCK_DEVICE)
     entry = Entry(
         name=_text(name),
@@ -259,13 +263,13 @@ def _number(value: bytes) -> int:
     if not digits:
         return 0
     if digits.strip(b"01234567"):
-        raise Invalid("archive/tar: invalid tar header")
+        raise NotTar("archive/tar: invalid tar header")
     return int(digits, 8)
 
 
 def _decimal(value: bytes) -> int:
     if not value.isdigit() or len(value) > 19 or int(value) >= _LARGEST:
-        raise Invalid("archive/tar: invalid tar header")
+        raise NotTar("archive/tar: invalid tar header")
     return int(value)
 
 
@@ -279,10 +283,10 @@ def _pax_records(data: bytes) -> dict[str, bytes]:
         end = place + (_decimal(data[place:blank]) if blank > place else 0)
         # Without the first comparisons a record of length 0 would be read for ever.
         if not place < blank < end <= len(data) or data[end - 1 : end] != b"\n":
-            raise Invalid("archive/tar: invalid tar header")
+            raise NotTar("archive/tar: invalid tar header")
         key, equals, value = data[blank + 1 : end - 1].partition(b"=")
         if not equals:
-            raise Invalid("archive/tar: invalid tar header")
+            raise NotTar("archive/tar: invalid tar header")
         if key in (b"GNU.sparse.offset", b"GNU.sparse.numbytes"):
             pieces.append(value)
         else:
@@ -310,7 +314,7 @@ def _set_size(entry: Entry, value: bytes) -> None:
 def _set_mtime(entry: Entry, value: bytes) -> None:
     seconds, _, fraction = value.partition(b".")
     if not seconds.lstrip(b"-").isdigit() or len(seconds) > 15 or (fraction and not fraction.isdigit()):
-        raise Invalid("archive/tar: invalid tar header")
+        raise NotTar("archive/tar: invalid tar header")
     nanoseconds = int((fraction[:9] or b"0").ljust(9, b"0"))
     # The fraction has the sign of the seconds: -1.5 is a second and a half before the epoch.
     sign = -1 if seconds.startswith(b"-") else 1
@@ -355,10 +359,10 @@ def _set_fragments(entry: Entry, real_size: int, numbers: list[int], stored: int
     place = 0
     for offset, length in fragments:
         if offset < place or length < 0 or offset + length > real_size:
-            raise Invalid("archive/tar: invalid tar header")
+            raise NotTar("archive/tar: invalid tar header")
         place = offset + length
     if len(numbers) % 2 or real_size >= _LARGEST or sum(length for _, length in fragments) != stored:
-        raise Invalid("archive/tar: invalid tar header")
+        raise NotTar("archive/tar: invalid tar header")
     entry.size, entry.stored, entry.fragments = real_size, stored, fragments
 
 

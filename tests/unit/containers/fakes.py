@@ -48,6 +48,9 @@ class FakeImage:
     )
     layers: tuple[str, ...] = ("1",)
 
+    def check_unpacked(self) -> None:
+        """Its files are here."""
+
 
 class FakeImages:
     """Images by every name they are given."""

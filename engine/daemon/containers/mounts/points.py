@@ -129,6 +129,7 @@ def _add(
             spec["Subpath"] = f"/{part}"  # a build takes the tree for the root, also for the targets of links
     elif point["Type"] == "image":
         image = engine.images.find(point["Name"])
+        image.check_unpacked()
         spec["Image"], spec["Layers"] = image.id, list(image.layers)
     elif point["Type"] == "bind" and _touches(point["Source"], engine.settings.data_root):
         _let_unmounts_through(point, engine.settings.data_root)

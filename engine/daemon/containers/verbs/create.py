@@ -113,6 +113,7 @@ def create(
     networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])
     networking = requested.settled(engine, networking)
     if image is not None:
+        image.check_unpacked()
         warnings += _platform_warnings(image, platform)
         settings.merge_image(config, image.config.get("config") or {})
     settings.normalise(config)

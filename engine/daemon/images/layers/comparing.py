@@ -16,6 +16,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.daemon.tar.compression import Peeked, Unpacked
+from engine.daemon.tar.reader import NotTar
 from engine.errors import Invalid, NotFound
 
 _PIECE = 256 * 1024
@@ -64,7 +65,7 @@ def check_same(database: Database, content: Content, digest: str, diff_id: str, 
 def layer(session: Session, content: Content, digest: str, diff_id: str, check: Callable[[], None]) -> Layer:
     """The layer, unpacked from its blob where it is not here; else the blob is looked at, see `check_same`.
 
-    Raises Invalid where the blob is another layer than that, NotFound, SystemFailure.
+    Raises Invalid where the blob is another layer than that, NotTar where it is none, NotFound, SystemFailure.
     """
     unpacked = False
 
@@ -73,7 +74,10 @@ def layer(session: Session, content: Content, digest: str, diff_id: str, check: 
         unpacked = True
         return content.open(digest)
 
-    found = session.layer(diff_id, opened, check)
+    try:
+        found = session.layer(diff_id, opened, check)
+    except NotTar as error:
+        raise NotTar(f"failed to extract layer {diff_id}: {error}") from error
     if unpacked:
         learn(digest, diff_id)
     else:

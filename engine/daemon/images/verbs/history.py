@@ -33,7 +33,7 @@ def _sizes(image: Image) -> list[int | None]:
     """The size of the layer at each place of the image; a layer that it has twice is recorded at its upper place."""
     places = {diff_id: place for place, diff_id in enumerate(image.diff_ids)}
     sizes = dict(zip(sorted(places, key=places.__getitem__), image.layer_sizes, strict=False))
-    return [sizes.get(diff_id) for diff_id in image.diff_ids]
+    return [sizes.get(diff_id, None if image.is_unpacked else 0) for diff_id in image.diff_ids]
 
 
 def _step(step: Object, sizes: Iterator[int | None]) -> Object:

@@ -16,7 +16,7 @@ from engine.daemon.images.archives.members import Bundle, Members, Progress
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers import comparing
-from engine.daemon.images.layers.store import Session
+from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.making import add_made
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
@@ -49,10 +49,14 @@ def load(store: Catalogue, stream: Source, progress: Progress, wanted: Sequence[
         members.read(tar.TarReader(outer))
         tar.read_rest(outer, "invalid archive: it")
         images = []
-        for image, names in _Loading(store, session, members, wanted).images():
-            shown = [f"Loaded image: {name.familiar}\n" for name in names] or [f"Loaded image ID: {image.id}\n"]
-            for text in shown:
-                progress({"stream": text})
+        loading = _Loading(store, session, members, wanted)
+        for image, names in loading.images():
+            for text in [f": {name.familiar}" for name in names] or [f" ID: {image.id}"]:
+                progress({"stream": f"Loaded image{text}\n"})
+            if not image.is_unpacked:
+                name, whole = (names[0].familiar, names[0].canonical) if names else (image.id, "")
+                words = f'apply layer error for "{whole}": {loading.trouble}'
+                progress({"stream": f"Error unpacking image {name}: {words}\n"})
             store.announce("load", image.id, image.id, image)
             images.append(image)
         return images
@@ -64,13 +68,17 @@ def described(store: Catalogue, session: Session, members: Bundle) -> Iterator[t
 
 
 class _Loading:
-    """Reads the documents of one archive, and adds the images that they describe."""
+    """Reads the documents of one archive, and adds the images that they describe.
+
+    trouble: why the last image that could not be unpacked could not
+    """
 
     def __init__(self, store: Catalogue, session: Session, members: Bundle, wanted: Sequence[Platform]):
         self._store = store
         self._session = session
         self._members = members
         self._wanted = wanted
+        self.trouble = ""
 
     def images(self) -> Iterator[tuple[Image, list[Reference]]]:
         """Add each image; yields it with the names that the archive gives it. Raises Invalid, NotFound."""
@@ -140,10 +148,23 @@ class _Loading:
     def _add(self, target: Object, leaf: "_Leaf", names: list[Reference]) -> Image:
         config_part, layer_parts = documents.manifest_parts(leaf.document)
         diff_ids = documents.diff_ids_of(leaf.config)
-        layers = self._members.layers([part["digest"] for part in layer_parts], diff_ids)
+        layers = self._layers([part["digest"] for part in layer_parts], diff_ids)
         blobs = [(part["digest"], part["size"]) for part in (*leaf.chain, config_part, *layer_parts)]
         manifest = leaf.chain[-1]["digest"]
         return self._store.add(self._session, target, manifest, leaf.data, layers, blobs, names)
+
+    def _layers(self, digests: list[str], diff_ids: list[str]) -> list[Layer]:
+        """The layers of an image; none where one of them is no tar: such an image is kept, as by docker, for its blobs.
+
+        Raises Invalid where a blob is another layer than its image says, NotFound, SystemFailure.
+        """
+        try:
+            return self._members.layers(digests, diff_ids)
+        except tar.NotTar as error:
+            for digest, diff_id in zip(digests, diff_ids, strict=True):
+                comparing.check_same(self._store.database, self._store.content, digest, diff_id, lambda: None)
+            self.trouble = str(error)
+            return []
 
     # docker-archives
 
@@ -188,7 +209,7 @@ class _Loading:
             if platforms.rank(one, platforms.of(document), strict=True) is None:
                 raise _without(one, names[0].familiar if names else "of the archive")
         diff_ids = documents.diff_ids_of(document)
-        layers = self._members.layers([digest for digest, _ in files], diff_ids)
+        layers = self._layers([digest for digest, _ in files], diff_ids)
         parts = [documents.descriptor(self._layer_type(digest), digest, size) for digest, size in files]
         return add_made(self._store, self._session, config, parts, layers, names)
 

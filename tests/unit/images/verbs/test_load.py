@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from engine.daemon.images import platform
 from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers import store as layerstore
+from engine.daemon.images.verbs import history, remove
 from engine.daemon.images.verbs import load as loading
 from engine.daemon.tar import compression
 from engine.daemon.tar import reader as tar
-from engine.errors import EngineError, Invalid
+from engine.errors import EngineError, Invalid, SystemFailure
 from tests.unit.images import hostile, made
 from tests.unit.images.made import MadeImage, archive, directory, files_below, layout, link, member
 
@@ -435,3 +436,38 @@ def test_a_blob_that_an_image_has_for_the_layer_is_not_read_again(store, image, 
     monkeypatch.setattr(store.content, "open", lambda digest: opened.append(digest) or whole(digest))
     load(store, layout(image, {"io.containerd.image.name": "docker.io/library/other:1"}))
     assert not {made.digest(layer) for layer in image.packed} & set(opened)
+
+
+@pytest.mark.parametrize("form", ["docker-archive", "layout"])
+@pytest.mark.parametrize(
+    ("data", "words"), [(b"{}", "unexpected EOF"), (b"junk" * 999, "archive/tar: invalid tar header")]
+)
+def test_an_image_with_a_layer_that_is_no_tar_is_kept_and_cannot_be_run(store, image, form, data, words):
+    broken = MadeImage(image.layers[0], data)
+    whole = layout(broken, NAMED) if form == "layout" else made.docker_archive(broken, ["busybox:1"])
+    (found,), lines = load(store, whole)
+    text = f'apply layer error for "docker.io/library/busybox:1": failed to extract layer {made.digest(data)}: {words}'
+    assert lines == [
+        {"stream": "Loaded image: busybox:1\n"},
+        {"stream": f"Error unpacking image busybox:1: {text}\n"},
+    ]
+    parts = json.loads(store.content.read(found.manifest, 10000))["layers"]
+    assert [store.content.has(part["digest"], part["size"]) for part in parts] == [True, True]
+    assert found.layers == () and not found.is_unpacked and history.history(store, found) == []
+    with pytest.raises(SystemFailure, match="failed to extract a layer"):
+        found.check_unpacked()
+    (good,), lines = load(store, layout(image, {"io.containerd.image.name": "docker.io/library/good:1"}))
+    assert good.is_unpacked and len(lines) == 1
+    remove.remove(store, "busybox:1", True, True, lambda _: ())
+    remove.remove(store, "good:1", True, True, lambda _: ())
+    assert leftovers(store) == set()
+
+
+def test_a_layer_that_is_no_tar_and_another_one_than_the_image_says_is_refused(store, image):
+    lie = MadeImage(image.layers[0], b"{}")
+    lie.document["layers"][1] = made.part(made.OCI + "layer.v1.tar", b"[]")
+    lie.blobs[made.digest(b"[]")] = b"[]"
+    lie.manifest = json.dumps(lie.document).encode()
+    with pytest.raises(Invalid, match="is another layer than"):
+        load(store, layout(lie, NAMED))
+    assert leftovers(store) == set()
