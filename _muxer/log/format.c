@@ -56,10 +56,10 @@ bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record
     return size <= log_size && record->offset <= log_size - size;
 }
 
-void index_header_pack(uint8_t *to, uint32_t number, uint64_t order) {
+void index_header_pack(uint8_t *to, uint32_t number) {
     memcpy(to, MAGIC, sizeof MAGIC);
     put_little(to + 8, number, 8);
-    order_pack(to + ORDER_PLACE, order);
+    order_pack(to + ORDER_PLACE, 0);
 }
 
 void order_pack(uint8_t *to, uint64_t order) { put_little(to, order, ORDER_SIZE); }

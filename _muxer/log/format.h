@@ -37,9 +37,9 @@ bool frame_unpack(const uint8_t *from, unsigned *stream, uint32_t *length);
 void record_pack(uint8_t *to, const struct record *record);
 bool record_unpack(const uint8_t *from, uint64_t log_size, struct record *record);
 
-/* The INDEX_HEADER_SIZE bytes before the records of segment `number`, and the order mark (log/order.h) among them; and
- * whether these bytes begin an index of this version. */
-void index_header_pack(uint8_t *to, uint32_t number, uint64_t order);
+/* The INDEX_HEADER_SIZE bytes before the records of segment `number`; the order mark (log/order.h) at ORDER_PLACE in
+ * them, of which they have none at first; and whether these bytes begin an index of this version. */
+void index_header_pack(uint8_t *to, uint32_t number);
 void order_pack(uint8_t *to, uint64_t order);
 uint64_t index_order(const uint8_t *header);
 bool index_is_ours(const uint8_t *header);

@@ -38,7 +38,8 @@ static int begin(struct mux_log *log, uint32_t number) {
     if (log_fd < 0) return -errno;
     index_fd = openat(log->directory_fd, index, flags | O_EXCL, 0600);
     if (index_fd < 0) failed = -errno;
-    index_header_pack(header, number, log->last_ns);
+    index_header_pack(header, number);
+    order_pack(header + ORDER_PLACE, log->last_ns);
     if (failed == 0 && (failed = write_at(index_fd, header, sizeof header, 0)) < 0)
         unlinkat(log->directory_fd, index, 0);
     if (failed < 0) {
