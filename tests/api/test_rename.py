@@ -34,12 +34,15 @@ def test_a_container_has_its_new_name_and_the_old_one_is_free(daemon: Daemon, co
 @pytest.mark.parametrize(
     ("name", "status", "text"),
     [
+        ("%20%2F", 400, "Neither old nor new names may be empty"),
         ("", 400, "Neither old nor new names may be empty"),
         ("rename-me", 400, "Renaming a container with the same name as its current name"),
         ("/rename-me", 400, "Renaming a container with the same name as its current name"),
-        ("..", 400, f"Error when allocating new name: Invalid container name (..), {RULE}"),
-        ("a%2Fb", 400, f"Error when allocating new name: Invalid container name (a/b), {RULE}"),
-        ("a", 400, f"Error when allocating new name: Invalid container name (a), {RULE}"),
+        ("..", 400, f"Error when allocating new name: Invalid container name (/..), {RULE}"),
+        ("a%2Fb", 400, f"Error when allocating new name: Invalid container name (/a/b), {RULE}"),
+        ("a", 400, f"Error when allocating new name: Invalid container name (/a), {RULE}"),
+        ("/a", 400, f"Error when allocating new name: Invalid container name (/a), {RULE}"),
+        ("//ab", 400, f"Error when allocating new name: Invalid container name (//ab), {RULE}"),
     ],
 )
 def test_what_is_no_new_name_is_refused(

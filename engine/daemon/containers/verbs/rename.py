@@ -19,13 +19,14 @@ def rename(engine: ContainerParts, container: Container, name: str) -> None:
 
     Raises Invalid, NotFound for a removed container, Conflict for a name that is in use.
     """
-    if not name:
+    name = f"/{name.strip().removeprefix('/')}"
+    if name == "/":
         raise Invalid("Neither old nor new names may be empty")
     with container.operation:
         if container.removed:
             raise NotFound(f"No such container: {container.id}")
         old = container.name
-        if name.removeprefix("/") == old:
+        if name == f"/{old}":
             raise Invalid("Renaming a container with the same name as its current name")
         try:
             new = naming.check(name)
