@@ -352,7 +352,6 @@ def test_dockers_own_runtimes_are_this_engine(daemon: Daemon, name: str) -> None
     [
         ("Runtime", "kata", 400, "unknown or invalid runtime name: kata"),
         ("Isolation", "hyperv", 400, "invalid isolation 'hyperv' on linux"),
-        ("UsernsMode", "private", 400, "invalid user namespace mode: private"),
         ("StorageOpt", {"inodes": "9"}, 400, "--storage-opt inodes is not known: there is only size"),
     ],
 )

@@ -18,7 +18,7 @@ from engine.literals import LAST_PORT, size, span
 from engine.sandbox import capabilities
 from engine.settings.runtimes import OWN
 
-_Mode = Literal["IpcMode", "PidMode", "UTSMode", "UsernsMode", "CgroupnsMode"]
+_Mode = Literal["IpcMode", "PidMode", "UTSMode", "CgroupnsMode"]
 _MILLISECOND = 1_000_000
 _HEALTH_DURATIONS: Final = ("Interval", "Timeout", "StartPeriod", "StartInterval")
 # The keys of Config whose texts, lists of texts, or names of a map are passed to a system call.
@@ -44,7 +44,6 @@ _MODES: tuple[tuple[_Mode, frozenset[str], bool, str], ...] = (
     ("IpcMode", frozenset({"", "none", "host", "private", "shareable"}), True, "invalid IPC mode: {}"),
     ("PidMode", frozenset({"", "host"}), True, "invalid PID mode: {}"),
     ("UTSMode", frozenset({"", "host"}), False, "invalid UTS mode: {}"),
-    ("UsernsMode", frozenset({"", "host"}), False, "invalid user namespace mode: {}"),
     ("CgroupnsMode", frozenset({"", "private", "host"}), False, "invalid cgroup namespace mode: {}"),
 )
 
