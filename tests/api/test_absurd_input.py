@@ -32,14 +32,16 @@ def not_passed_on(field: str) -> str:
     return f"invalid {field}: a NUL character cannot be passed on"
 
 
+UNPARSED = 'strconv.Atoi: parsing "5_0": invalid syntax'
+NO_PORT = "error while looking up for publish ٣: invalid start port '٣': invalid syntax"
 AGE = "failed to parse value as time or duration"
 ASKED = [
     ("POST", filtered("/containers/prune", until=NINES + "h"), None, 400, f'{AGE}: "{NINES}h"'),
     ("POST", filtered("/containers/prune", until="٣h"), None, 400, AGE),
     ("POST", filtered("/build/prune", until=NINES + "h"), None, 400, AGE),
     ("GET", f"/events?until={NINES}", None, 400, f'invalid seconds "{NINES}": value out of range'),
-    ("GET", filtered("/containers/json", exited="5_0"), None, 400, "invalid filter 'exited=5_0'"),
-    ("GET", filtered("/containers/json", publish="٣"), None, 400, "invalid port '٣': invalid syntax"),
+    ("GET", filtered("/containers/json", exited="5_0"), None, 400, f"invalid filter 'exited=5_0': {UNPARSED}"),
+    ("GET", filtered("/containers/json", publish="٣"), None, 400, NO_PORT),
     ("GET", f"/images/search?term=x&limit={MORE}", None, 400, f'strconv.Atoi: parsing "{MORE}": value out of range'),
     ("GET", "/images/search?term=[]:5000/x", None, 400, "invalid index name ([]:5000)"),
     ("GET", f"/images/busybox/get?platform={NESTED}", None, 400, "failed to parse platform"),

@@ -21,7 +21,7 @@ Compile = Callable[[ContainerParts, tuple[str, ...]], Match]
 STATUSES = ("created", "running", "paused", "restarting", "removing", "exited", "dead")
 _HEALTH = ("none", "starting", "healthy", "unhealthy")
 _BY_PORT = ("expose", "publish")
-_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+_TRUE, _FALSE = frozenset({"1", "true"}), frozenset({"0", "false"})
 SHOW_ALL = "status"
 """With this filter, the listing shows containers that do not run even without `all`."""
 
@@ -74,7 +74,7 @@ def _exited(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
         try:
             codes.add(integer(value))
         except Invalid as error:
-            raise Invalid(f"invalid filter 'exited={value}'") from error
+            raise Invalid(f"invalid filter 'exited={value}': {error}") from error
     return lambda _container, state: state.status == "exited" and state.exit_code in codes
 
 
@@ -93,8 +93,8 @@ def _ancestor(engine: ContainerParts, values: tuple[str, ...]) -> Match:
     for value in values:
         try:
             images.append(engine.images.find(value))
-        except NotFound:
-            # An image that does not exist has no containers, so it is no error.
+        except (Invalid, NotFound):
+            # An image that does not exist, or cannot, has no containers, so it is no error.
             continue
 
     def match(container: Container, _state: State) -> bool:
@@ -107,12 +107,12 @@ def _ancestor(engine: ContainerParts, values: tuple[str, ...]) -> Match:
 
 
 def _before(engine: ContainerParts, values: tuple[str, ...]) -> Match:
-    limit = engine.containers.find(values[0]).created_ns
+    *_, limit = [engine.containers.find(value).created_ns for value in values]
     return lambda container, _state: container.created_ns < limit
 
 
 def _since(engine: ContainerParts, values: tuple[str, ...]) -> Match:
-    limit = engine.containers.find(values[0]).created_ns
+    *_, limit = [engine.containers.find(value).created_ns for value in values]
     return lambda container, _state: container.created_ns > limit
 
 
@@ -142,20 +142,18 @@ def _isolation(_engine: ContainerParts, _values: tuple[str, ...]) -> Match:
 
 
 def _is_task(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
-    wanted = set()
-    for value in values:
-        if value.lower() not in _BOOLEANS:
-            raise Invalid(f"invalid filter 'is-task={value}'")
-        wanted.add(_BOOLEANS[value.lower()])
+    tasks = not _TRUE.isdisjoint(values)
+    if tasks is not _FALSE.isdisjoint(values):
+        raise Invalid(f"invalid filter 'is-task=[{' '.join(values)}]'")
     # Tasks belong to a swarm, and this engine is never part of one.
-    return lambda _container, _state: False in wanted
+    return lambda _container, _state: not tasks
 
 
-def _by_port(numbers: Callable[[tuple[int, str], list[Published]], set[int]]) -> Compile:
+def _by_port(name: str, numbers: Callable[[tuple[int, str], list[Published]], set[int]]) -> Compile:
     """A filter whose values are ports (`80`, `80/udp`, `8000-8010/tcp`), as a listing shows them of a container."""
 
     def compile_values(engine: ContainerParts, values: tuple[str, ...]) -> Match:
-        wanted = {port for value in values for port in _port_range(value)}
+        wanted = {port for value in values for port in _port_range(name, value)}
 
         def match(container: Container, state: State) -> bool:
             opened = open_ports(container, endpoints_of(engine, container, state))
@@ -167,22 +165,32 @@ def _by_port(numbers: Callable[[tuple[int, str], list[Published]], set[int]]) ->
     return compile_values
 
 
-def _port_range(value: str) -> set[str]:
+def _port_range(name: str, value: str) -> set[str]:
     numbers, _, protocol = value.partition("/")
     first, dash, last = numbers.partition("-")
-    try:
-        low = integer(first, 0, LAST_PORT, reader="")
-        high = integer(last, low, LAST_PORT, reader="") if dash else low
-    except Invalid as reason:
-        raise Invalid(f"invalid port '{numbers}': {reason}") from reason
+    low = _port(name, value, "start", first)
+    high = _port(name, value, "end", last) if dash else low
+    if high < low:
+        raise _bad_port(name, value, f"invalid port range: {value}")
     return {f"{number}/{protocol.lower() or 'tcp'}" for number in range(low, high + 1)}
+
+
+def _port(name: str, value: str, end: str, number: str) -> int:
+    try:
+        return integer(number, 0, LAST_PORT, reader="")
+    except Invalid as reason:
+        raise _bad_port(name, value, f"invalid {end} port '{number}': {reason}") from reason
+
+
+def _bad_port(name: str, value: str, problem: str) -> Invalid:
+    return Invalid(f"error while looking up for {name} {value}: {problem}")
 
 
 FILTERS: dict[str, Compile] = {
     "ancestor": _ancestor,
     "before": _before,
     "exited": _exited,
-    "expose": _by_port(lambda port, _published: {port[0]}),
+    "expose": _by_port("expose", lambda port, _published: {port[0]}),
     "health": _health,
     "id": _by_pattern(lambda container: (container.id,)),
     "is-task": _is_task,
@@ -190,7 +198,7 @@ FILTERS: dict[str, Compile] = {
     "label": _label,
     "name": _by_pattern(lambda container: (container.name, f"/{container.name}")),
     "network": _network,
-    "publish": _by_port(lambda _port, published: {each.host_port for each in published}),
+    "publish": _by_port("publish", lambda _port, published: {each.host_port for each in published}),
     "since": _since,
     "status": _status,
     "volume": _volume,

@@ -121,9 +121,11 @@ def test_an_untagged_image_is_shown_by_its_id(engine):
         ({"exited": ("0",)}, []),
         ({"before": ("three",)}, ["/rec-two", "/rec-one"]),
         ({"since": ("rec-one",)}, ["/three", "/rec-two"]),
+        ({"before": ("three", "rec-two")}, ["/rec-one"]),
         ({"before": ("three",), "since": ("rec-one",)}, ["/rec-two"]),
         ({"ancestor": ("busybox",)}, ["/three", "/rec-one"]),
         ({"ancestor": ("nope",)}, []),
+        ({"ancestor": ("NOPE!",)}, []),
         ({"network": ("none",)}, ["/three"]),
         ({"network": ("bridge", "none")}, ["/three", "/rec-two", "/rec-one"]),
         ({"expose": ("70-90/tcp",)}, []),  # as dockerd: the ports of those that run
@@ -132,7 +134,7 @@ def test_an_untagged_image_is_shown_by_its_id(engine):
         ({"health": ("none",)}, ["/three", "/rec-two", "/rec-one"]),
         ({"health": ("healthy",)}, []),
         ({"isolation": ("default",)}, ["/three", "/rec-two", "/rec-one"]),
-        ({"is-task": ("true",)}, []),
+        ({"is-task": ("true", "1", "x")}, []),
         ({"is-task": ("false",)}, ["/three", "/rec-two", "/rec-one"]),
         ({"name": ()}, ["/three", "/rec-two", "/rec-one"]),
     ],
@@ -157,9 +159,19 @@ def test_asking_for_a_status_shows_those_that_do_not_run(engine):
     [
         ({"nope": ("x",)}, "invalid filter 'nope'"),
         ({"status": ("weird",)}, recorded.answer(BAD_STATUS)["message"]),
-        ({"exited": ("x",)}, "invalid filter 'exited=x'"),
-        ({"is-task": ("x",)}, "invalid filter 'is-task=x'"),
-        ({"expose": ("90-80",)}, "invalid port '90-80': value out of range"),
+        ({"exited": ("x",)}, "invalid filter 'exited=x': strconv.Atoi: parsing \"x\": invalid syntax"),
+        ({"is-task": ("x",)}, "invalid filter 'is-task=[x]'"),
+        ({"is-task": ("true", "0")}, "invalid filter 'is-task=[true 0]'"),
+        ({"is-task": ("True",)}, "invalid filter 'is-task=[True]'"),
+        ({"expose": ("90-80",)}, "error while looking up for expose 90-80: invalid port range: 90-80"),
+        (
+            {"publish": ("80-x/udp",)},
+            "error while looking up for publish 80-x/udp: invalid end port 'x': invalid syntax",
+        ),
+        (
+            {"publish": ("65536",)},
+            "error while looking up for publish 65536: invalid start port '65536': value out of range",
+        ),
     ],
 )
 def test_an_impossible_filter_is_refused(engine, filters, text):
