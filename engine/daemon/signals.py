@@ -3,11 +3,12 @@
 Pure: a table and parsers, used by the daemon's request threads. It never sends a signal.
 """
 
+import contextlib
 import re
 import signal
 
 from engine.errors import Invalid
-from engine.literals import natural
+from engine.literals import integer
 
 # Linux has these numbers on x86, arm and riscv alike (signal(7)). `signal.Signals` lacks the old aliases, and the
 # SIGRTMIN of the C library, which containers see, is 34.
@@ -57,14 +58,20 @@ NUMBERS.update({f"RTMIN+{step}": FIRST_REALTIME + step for step in range(1, 16)}
 NUMBERS.update({f"RTMAX-{step}": LAST_REALTIME - step for step in range(1, 15)})
 
 
-def parse_signal(text: str) -> int:
+def parse_signal(text: str, named: bool = False) -> int:
     """The number (1 to 64) of a signal given as `9`, `KILL`, `SIGKILL` or `SIGRTMIN+3`, in any case.
 
+    named: whether it has to have a name; the C library keeps two without one for itself
     Raises Invalid in dockerd's words, also for signal 0, which only tests whether a process exists.
     """
-    number = natural(text, LAST_REALTIME) or NUMBERS.get(text.upper().removeprefix("SIG"), 0)
-    if not 1 <= number <= LAST_REALTIME:
+    number = NUMBERS.get(text.upper().removeprefix("SIG"), 0)
+    if not number:
+        with contextlib.suppress(Invalid):
+            number = integer(text)
+    if not number:
         raise Invalid(f"invalid signal: {text}")
+    if not 1 <= number <= LAST_REALTIME or (named and number not in NUMBERS.values()):
+        raise Invalid(f"the linux daemon does not support signal {number}")
     return number
 
 

@@ -23,11 +23,22 @@ def test_a_signal_is_read_in_every_form(text, number):
     assert parse_signal(text) == number
 
 
-@pytest.mark.parametrize("text", ["BOGUS", "", "0", "65", "-1", "SIG", "RTMIN+16", "9999999999", "٣"])
+@pytest.mark.parametrize("text", ["BOGUS", "", "0", "SIG", "RTMIN+16", "9" * 20, "٣"])
 def test_what_is_no_signal_is_refused(text):
     with pytest.raises(Invalid) as caught:
         parse_signal(text)
     assert str(caught.value) == f"invalid signal: {text}"
+
+
+@pytest.mark.parametrize(("text", "named"), [("65", False), ("-1", False), ("9999999999", False), ("32", True)])
+def test_a_number_that_is_no_signals_is_named(text, named):
+    with pytest.raises(Invalid) as caught:
+        parse_signal(text, named)
+    assert str(caught.value) == f"the linux daemon does not support signal {text}"
+
+
+def test_the_c_librarys_own_signals_end_a_container():
+    assert [parse_signal(text) for text in ("32", "33", "+9")] == [32, 33, 9]
 
 
 @pytest.mark.parametrize("known", [each for each in signal.Signals if not each.name.startswith("SIGRT")])
