@@ -48,7 +48,12 @@ ROWS = (
         "222, and dockerd's answers in tests/unit/images/archives/test_weburl.py",
     ),
     Row(500, r"GET /distribution/", r"^no manifest found for full image ID$", "a plain error"),
-    Row(500, r"POST /build", r"^Cannot locate specified Dockerfile: ", "245"),
+    Row(
+        500,
+        r"POST /build",
+        r"^(Cannot locate specified Dockerfile|forbidden path outside |unexpected error reading Dockerfile: )",
+        "245",
+    ),
     Row(500, r"POST /build", r"^remoteURL \(", "a plain error"),
     Row(
         500,

@@ -251,19 +251,20 @@ def _dockerfile(root: int, path: str) -> tuple[bytes, str]:
 
     Removes it, and the `.dockerignore`, where the `.dockerignore` names them.
     """
-    missing = SystemFailure(f"Cannot locate specified Dockerfile: {path}")
     for name in (path, path.lower()) if path == _DEFAULT else (path,):
         try:
             data = text_of(root, name)
         except FileNotFoundError:
             continue
+        except IsADirectoryError as error:
+            raise SystemFailure(f"unexpected error reading Dockerfile: read {name}: is a directory") from error
         except (OSError, ValueError) as error:
-            raise missing from error
+            raise SystemFailure(f"forbidden path outside the build context: {name} ()") from error
         if not data:
             raise Invalid(f"the Dockerfile ({name}) cannot be empty")
         _leave_out(root, name)
         return data, name
-    raise missing
+    raise SystemFailure(f"Cannot locate specified Dockerfile: {path}")
 
 
 def text_of(root: int, path: str) -> bytes:
