@@ -111,7 +111,7 @@ def test_events_of_names_and_prunes(daemon: Daemon, name: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "words"),
     [
-        ("POST", "/images/busybox/tag", 400, "invalid reference format"),
+        ("POST", "/images/busybox/tag?repo=a@sha256:" + "0" * 64, 400, "cannot import digest reference"),
         ("POST", "/images/busybox/tag?repo=sha256", 400, "ambiguous tag"),
         ("POST", "/images/busybox/tag?repo=x%0a", 400, "invalid reference format"),
         ("POST", "/images/..%2f..%2fetc/tag?repo=x", 400, "invalid reference format"),

@@ -24,7 +24,7 @@ def target(repo: str, name: str) -> Reference:
     """The reference from the API's parameters `repo` and `tag`. Raises Invalid."""
     reference = Reference.parse(repo)
     if reference.digest:
-        raise Invalid("refusing to create a tag with a digest reference")
+        raise Invalid("cannot import digest reference")
     if name:
         reference = reference.with_tag(name)
     if reference.familiar_name == "sha256":

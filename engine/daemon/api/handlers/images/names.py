@@ -15,6 +15,8 @@ from engine.daemon.parts import DaemonParts
 def tag(engine: DaemonParts, request: Request) -> Response:
     """POST /images/{name}/tag: give an image another name."""
     query = request.query
+    if not query.text("repo"):  # dockerd has nothing to do then, and does not look for the image
+        return Empty(200)
     tagging.tag(engine.images, request.parameters["name"], query.text("repo"), query.text("tag"))
     return Empty(201)
 
