@@ -39,6 +39,8 @@ _NANOSECONDS = {
 _NUMBER = regex(r"(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))")
 _UNIT = regex(r"[^.0-9]+")
 
+_MAC = regex(r"(?i:[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9a-f]{2}(-[0-9a-f]{2}){5}|[0-9a-f]{4}(\.[0-9a-f]{4}){2})")
+_MAC_MARKS = dict.fromkeys(map(ord, ":-."))
 _SIZE = regex(r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp]?)i?b?", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
@@ -94,6 +96,13 @@ def span(text: str, most: int) -> tuple[int, int] | None:
     first, dash, last = text.partition("-")
     low, high = natural(first, most), natural(last if dash else first, most)
     return None if low is None or high is None or low > high else (low, high)
+
+
+def mac_address(text: str) -> str:
+    """The canonical text of a MAC address of six bytes, in one of the three forms of Go's net.ParseMAC; empty for
+    another text.
+    """
+    return bytes.fromhex(text.translate(_MAC_MARKS)).hex(":") if _MAC.fullmatch(text) else ""
 
 
 def boolean(text: str) -> bool:

@@ -310,7 +310,7 @@ def test_a_network_disabled_has_none(daemon: Daemon) -> None:
     [
         ({"IPAMConfig": {"IPv4Address": "172.17.0.9"}}, "user-specified IP address is supported on user-defined"),
         ({"Aliases": ["x"]}, "network-scoped aliases are only supported for user-defined networks"),
-        ({"MacAddress": "nonsense"}, "invalid MAC address nonsense"),
+        ({"MacAddress": "01:42:ac:11:00:02"}, "invalid MAC address 01:42:ac:11:00:02: it is a multicast address"),
         ({"DriverOpts": {SYSCTLS: "net.ipv4.conf.eth0.log_martians=1"}}, "unrecognised network interface sysctl"),
     ],
 )
@@ -325,6 +325,26 @@ def test_settings_that_cannot_be_are_refused_at_create_and_at_connect(
         disconnect(daemon, "bridge", one)
         status, text = connect(daemon, "bridge", one, **settings)
         assert (status, words in text) == (400, True)
+
+
+@pytest.mark.parametrize("mac", ["nonsense", "02:42:ac:11:00", "02:42-ac:11:00:02", "0242ac110002"])
+def test_what_is_no_mac_address_is_no_body(daemon: Daemon, mac: str) -> None:
+    """In docker's words, which name no network."""
+    answer = daemon.request("POST", "/containers/create", {"Image": "busybox", **endpoints(bridge={"MacAddress": mac})})
+    assert (answer.status, answer.message) == (400, f"invalid JSON: address {mac}: invalid MAC address")
+    assert connect(daemon, "bridge", "nope", MacAddress=mac) == (400, answer.message)
+
+
+def test_a_mac_address_is_shown_in_its_canonical_form(daemon: Daemon) -> None:
+    """Also where it stands in an older client's body twice."""
+    mac = "02-42-AC-11-00-02"
+    for version in ("1.51", "1.54"):
+        asked = {"Image": "busybox", "MacAddress": mac, **endpoints(bridge={"MacAddress": mac})}
+        made = daemon.request("POST", f"/v{version}/containers/create", asked, checked=False).json()["Id"]
+        try:
+            assert shown(daemon, made)["bridge"]["MacAddress"] == "02:42:ac:11:00:02"
+        finally:
+            daemon.remove(made)
 
 
 def test_several_wrongs_are_told_at_once(daemon: Daemon) -> None:

@@ -10,7 +10,7 @@ from engine.daemon.api.body import Array, Fields, Mapping, Scalar, Struct, parse
 from engine.errors import Invalid
 from engine.literals import INT64 as _INT64
 from engine.literals import UINT64 as _UINT64
-from engine.literals import natural, quoted
+from engine.literals import mac_address, natural, quoted
 
 
 def _canonical(text: str) -> str:
@@ -29,6 +29,13 @@ def _address(text: str) -> str:
     found = _canonical(text)
     if text and not found:
         raise Invalid(f"ParseAddr({quoted(text)}): unable to parse IP")
+    return found
+
+
+def _mac(text: str) -> str:
+    found = mac_address(text)
+    if text and not found:
+        raise Invalid(f"address {text}: invalid MAC address")
     return found
 
 
@@ -260,7 +267,7 @@ ENDPOINT = Struct(
         ),
         "Links": STRINGS,
         "Aliases": STRINGS,
-        "MacAddress": STRING,
+        "MacAddress": Scalar("network.HardwareAddr", str, parse=_mac),
         "DriverOpts": TEXTS,
         "GwPriority": INT,
         "NetworkID": STRING,
@@ -280,7 +287,8 @@ CONTAINER_CREATE = Struct(
     {
         "HostConfig": HOST_CONFIG,
         "NetworkingConfig": Struct("network.NetworkingConfig", {"EndpointsConfig": Mapping(ENDPOINT, pointers=True)}),
-        "MacAddress": STRING,  # sent by older clients, see `versions`
+        # Sent by older clients, see `versions`; others may send any text.
+        "MacAddress": Scalar("string", str, parse=lambda text: mac_address(text) or text),
     },
     {"Config": CONFIG},
 )

@@ -4,14 +4,13 @@ Runs in the daemon's request threads, at create, connect and disconnect. It chan
 obeyed as they are. A network that does not exist is no error here; the start refuses it.
 """
 
-import re
-
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.network.record import BUILTIN, NONE, IPAMConfig, Network
 from engine.daemon.parts import EndpointParts
 from engine.errors import Invalid, NotFound
 from engine.late import TYPE_CHECKING, late
+from engine.literals import mac_address
 
 if TYPE_CHECKING:  # loaded for the few endpoints that ask for an address or have options
     from engine.daemon.network import joining
@@ -20,7 +19,6 @@ else:
     endpointoptions = late("engine.daemon.network.drivers.endpointoptions")
     joining = late("engine.daemon.network.joining")
 
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9a-f]{2}(-[0-9a-f]{2}){5}|[0-9a-f]{4}(\.[0-9a-f]{4}){2}", re.I)
 _MULTICAST = 1
 _SHORT = 12
 
@@ -63,7 +61,7 @@ def check(network: Network | None, name: str, settings: EndpointSettings) -> Non
     """Raise Invalid for settings that cannot be; network: None where it does not exist yet."""
     wrong = [*_wrong_with_a_builtin(name, settings), *_wrong_addresses(settings["IPAMConfig"] or {})]
     mac = settings["MacAddress"]
-    if mac and not _MAC.fullmatch(mac):
+    if mac and not mac_address(mac):
         raise Invalid(f"invalid MAC address {mac}")
     if mac and int(mac[:2], 16) & _MULTICAST:
         wrong.append(f"invalid MAC address {mac}: it is a multicast address")
