@@ -103,7 +103,8 @@ def allocated(
     around: Surroundings,
     gateways: tuple[bool, bool],
 ) -> tuple[Pool, ...]:
-    """The complete pools of a network: each with a subnet that overlaps no other, and with its gateway.
+    """The complete pools of a network: each with a subnet that overlaps no other, and with its gateway. Those that were
+    asked for stand before those that are chosen here.
 
     gateways: whether an IPv4 pool, and an IPv6 pool, gets a gateway where the client named none
     Raises Forbidden for an overlap, Invalid where no subnet is left, EngineError for addresses that are not possible.
@@ -111,14 +112,15 @@ def allocated(
     if network.ipam_driver == "null":
         return _without_addresses(network)
     taken = [Subnet.parse(pool.subnet) for other in known if not other.config_only for pool in other.pools]
-    found = []
+    found: list[Pool] = []
+    chosen: list[Pool] = []
     for version, enabled, needed in ((4, network.ipv4, gateways[0]), (6, network.ipv6, gateways[1])):
         asked = [pool for pool in network.pools if (":" in pool.subnet) == (version == 6)]
         for pool in (asked or [Pool("")]) if enabled else ():
             pool = _placed(pool, version, taken, sources, around)
             taken.append(Subnet.parse(pool.subnet))
-            found.append(_with_gateway(pool, needed))
-    return tuple(found)
+            (found if asked else chosen).append(_with_gateway(pool, needed))
+    return (*found, *chosen)
 
 
 def _without_addresses(network: Network) -> tuple[Pool, ...]:

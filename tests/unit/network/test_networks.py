@@ -40,6 +40,8 @@ def test_networks_and_endpoints_are_there_after_a_start(networks, opened):
 
 def test_an_endpoint_has_all_that_its_network_gives(networks):
     network = make(networks, EnableIPv6=True, **subnet("10.1.0.0/24"))
+    asked = make(networks, name="asked", EnableIPv6=True, **subnet("fd01:a::/64"))
+    assert asked.pools[0].subnet == "fd01:a::/64" and ":" not in asked.pools[1].subnet, "what was asked for is first"
     (found,) = networks.join(ONE, {"net": endpoint(GwPriority=5, DNSNames=["web"])})
     assert (found.network, found.container, found.priority, found.names) == (network.id, ONE, 5, ("web",))
     assert (found.ipv4, found.prefix4, found.gateway4) == ("10.1.0.2", 24, "10.1.0.1")
