@@ -71,8 +71,8 @@ def header(
     """
     attributes = dict(attributes or {})
     owner = noted.of(found, attributes)
-    mode, size, seconds = stat.S_IFMT(found.st_mode) | owner.mode, found.st_size, int(found.st_mtime)
-    kind = _LINK if hard else _KINDS[stat.S_IFMT(mode)]
+    size, seconds = found.st_size, int(found.st_mtime)
+    kind = _LINK if hard else _KINDS[stat.S_IFMT(found.st_mode)]
     if kind != b"0":
         size = 0
     uid, gid = owner.uid, owner.gid
@@ -92,7 +92,7 @@ def header(
     major = minor = 0
     if kind in (b"3", b"4"):
         major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
-    return extended + _block(name, mode, uid, gid, size, seconds, kind, link, major, minor)
+    return extended + _block(name, owner.mode, uid, gid, size, seconds, kind, link, major, minor)
 
 
 def _block(

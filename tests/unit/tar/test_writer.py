@@ -60,6 +60,13 @@ def test_numbers_of_any_size(size: int, uid: int, gid: int, mtime: int) -> None:
     assert (entry.size, entry.uid, entry.gid, entry.mtime_ns) == (size, uid, gid, mtime * 10**9)
 
 
+@pytest.mark.parametrize("mode", [stat.S_IFREG | 0o4755, stat.S_IFDIR | 0o1777, stat.S_IFLNK | 0o777])
+def test_a_mode_has_permission_bits_alone(mode: int) -> None:
+    """As docker writes it; the kind of file has a field of its own."""
+    (info,) = read(header(b"x", stat_of(mode)))
+    assert info.mode == stat.S_IMODE(mode)
+
+
 @pytest.mark.parametrize("length", [*range(80, 100), 975, 9960])
 def test_a_record_counts_its_own_digits(length: int) -> None:
     value = b"v" * length

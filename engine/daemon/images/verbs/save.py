@@ -92,7 +92,8 @@ class Archive:
         for name in _DIRECTORIES:
             waiting += header(name.encode(), _status(stat.S_IFDIR | 0o755))
         for name, data in self._first():
-            waiting += header(name.encode(), _status(stat.S_IFREG | 0o444, len(data))) + data + _padding(len(data))
+            mode = stat.S_IFREG | (0o644 if name.endswith(".json") else 0o444)
+            waiting += header(name.encode(), _status(mode, len(data))) + data + _padding(len(data))
         blobs = [blob for blob in self._blobs.items() if blob[0] not in self._documents]
         for digest, size in sorted(blobs, key=lambda blob: (blob[1] > _TOGETHER, blob[0])):
             waiting += header(_path(digest).encode(), _status(stat.S_IFREG | 0o444, size))
