@@ -368,7 +368,7 @@ def tmpfs_options(text: str) -> tuple[tuple[str, ...], str, str]:
     """
     flags = dict.fromkeys(_TMPFS_DEFAULTS, True)
     data: dict[str, str] = {}
-    propagation = ""
+    propagation, wrong = "", []
     for word in text.split(",") if text else ():
         name, equals, value = word.partition("=")
         if word in _TMPFS_FLAGS:
@@ -380,8 +380,9 @@ def tmpfs_options(text: str) -> tuple[tuple[str, ...], str, str]:
             data.pop(name, None)
             data[name] = value
         elif word != "defaults":
-            quoted = " ".join(f'"{part}"' for part in ([name, value] if equals else [name]))
-            raise SystemFailure(f"invalid tmpfs option [{quoted}]")
+            wrong.append(name)
+    if wrong:  # dockerd reads from the end
+        raise SystemFailure(f'invalid tmpfs option "{wrong[-1]}"')
     return (
         tuple(flag for flag, on in flags.items() if on),
         ",".join(f"{name}={value}" for name, value in data.items()),
