@@ -50,5 +50,21 @@ def open_part(root_fd: int, mount: Mount) -> int:
         if error.errno == errno.EXDEV:
             where = f"base: {base}, subpath: {mount.subpath}"
             raise Invalid(f"path concatenation escapes the base directory, {where}") from error
-        words = reasons.of(error)
-        raise SystemFailure(f"cannot access path {base}/{mount.subpath.lstrip('/')}: {words}") from error
+        subpath, words = mount.subpath.lstrip("/"), reasons.of(error)
+        if error.errno != errno.ENOENT:
+            words = f'error while resolving symlinks in combined path "{base}/{subpath}": {words}'
+            raise SystemFailure(words) from error
+        words = f"lstat {base}/{_first_missing(root_fd, subpath)}: {words}"
+        raise SystemFailure(f"cannot access path {base}/{subpath}: {words}") from error
+
+
+def _first_missing(root_fd: int, subpath: str) -> str:
+    """A path that cannot be opened, up to its first component that cannot."""
+    parts = subpath.split("/")
+    for count in range(1, len(parts)):
+        part = "/".join(parts[:count])
+        try:
+            os.close(open_beneath(root_fd, part, _PLACE))
+        except OSError:
+            return part
+    return subpath

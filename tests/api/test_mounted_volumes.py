@@ -133,16 +133,25 @@ def test_a_part_of_a_volume_is_filled_from_the_image(daemon, filled, volume, tmp
     ]
     for subpath, status, words in (
         ("out", 400, "failed to populate volume: path concatenation escapes the base directory"),
-        ("nope", 500, "cannot access path /"),
+        ("nope", 404, "cannot access path /"),
     ):
         answer = refused(daemon, host(Mounts=[part_of(name, subpath)]), image=filled)
         assert answer[0] == status and answer[1].startswith(words), answer
 
 
 def test_a_subpath_that_is_not_there_is_an_error(daemon, busybox, volume):
-    mount = {"Type": "volume", "Source": volume(), "Target": "/w", "VolumeOptions": {"Subpath": "nope"}}
-    status, text = refused(daemon, host(Mounts=[mount]))
-    assert status == 500 and text.startswith("cannot access path /") and text.endswith("no such file or directory")
+    """And the error names the first part of it that is missing."""
+    name = volume()
+    daemon.shell("mkdir /v/there; touch /v/file", HostConfig=host(Binds=[f"{name}:/v"]))
+    top, gone = daemon.request("GET", f"/volumes/{name}").json()["Mountpoint"], "no such file or directory"
+    through_a_file = (500, f'error while resolving symlinks in combined path "{top}/file/x": not a directory')
+    for subpath, expected in (
+        ("nope", (404, f"cannot access path {top}/nope: lstat {top}/nope: {gone}")),
+        ("there/nope/deep", (404, f"cannot access path {top}/there/nope/deep: lstat {top}/there/nope: {gone}")),
+        ("file/x", through_a_file),
+    ):
+        mount = {"Type": "volume", "Source": name, "Target": "/w", "VolumeOptions": {"Subpath": subpath}}
+        assert tuple(refused(daemon, host(Mounts=[mount]))) == expected
 
 
 def test_a_subpath_whose_links_lead_out_of_the_volume_is_refused(daemon, busybox, volume):

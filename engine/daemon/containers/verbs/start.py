@@ -49,7 +49,11 @@ _IN_INIT = "unable to start container process: error during container init: "
 _BEFORE_INIT = "wrong rlimit value: "  # what runc refuses before there is a process
 # Steps that dockerd takes itself, before it asks containerd; so it does where a text begins like this.
 _DOCKERDS_STEPS = frozenset({"user", "directory", "root"})
-_DOCKERDS_TEXTS = ("failed to create task for container: ", "cannot access path ", "error while mounting volume ")
+_NO_SUBPATH = "cannot access path "
+_DOCKERDS_TEXTS = (
+    *("failed to create task for container: ", "error while mounting volume "),
+    *(_NO_SUBPATH, "error while resolving symlinks in combined path "),
+)
 _LAST_WORDS = 10
 _KILLED_SECONDS = 10
 _SETUP_EXIT = 128  # docker records this when the command was never executed
@@ -185,7 +189,7 @@ def _launch(engine: ContainerParts, container: Container) -> Started:
         # EXDEV: a path of the request leads out of what it is a part of
         if failed.exit_code in _COMMAND_EXITS or failed.errno == errno.EXDEV:
             raise Invalid(text) from error
-        raise SystemFailure(text) from error
+        raise (NotFound if text.startswith(_NO_SUBPATH) else SystemFailure)(text) from error
     finally:
         container.waiting.clear()
         for connection in connections:
