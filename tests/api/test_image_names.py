@@ -108,6 +108,12 @@ def test_events_of_names_and_prunes(daemon: Daemon, name: str) -> None:
     assert ("prune", {"reclaimed": str(pruned["SpaceReclaimed"])}) in mine
 
 
+@pytest.mark.parametrize("query", ["", "?repo=", "?repo=&tag=x"])
+def test_a_tag_without_a_repository_is_nothing_to_do(daemon: Daemon, query: str) -> None:
+    """As for dockerd, which looks for no image then."""
+    assert daemon.request("POST", f"/images/nope/tag{query}", checked=False).status == 200
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "words"),
     [
