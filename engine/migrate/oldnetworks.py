@@ -75,7 +75,7 @@ def _made(target: Target, record: Object, known: list[Network]) -> Network:
     if record.get("scope") not in (None, "", "local"):
         raise Invalid(f"its scope is {record['scope']}, and there are no swarms here")
     asked = create.AskedNetwork.read(body.decode(_dumped(_body(record)), schemas.NETWORK_CREATE), target.settings)
-    network, _ = create.make(asked, known, Surroundings(), target.settings, target.engine_id)
+    network = create.make(asked, known, Surroundings(), target.settings, target.engine_id)
     created = record.get("created")
     made_ns = moments.parse(created, 0) if isinstance(created, str) else 0
     return replace(network, id=identity, created_ns=made_ns if made_ns > 0 else time.time_ns())

@@ -115,8 +115,8 @@ def _enabled(version: int, asked: bool | None, options: dict[str, str], *, defau
 
 def make(
     asked: AskedNetwork, known: list[Network], around: Surroundings, settings: Settings, engine_id: str
-) -> tuple[Network, str]:
-    """The network with its subnets, gateways and device's name, and a warning where something asked for has no effect.
+) -> Network:
+    """The network with its subnets, gateways and device's name.
 
     known: all existing networks. Raises Invalid, Forbidden, NotFound, EngineError in docker's words.
     """
@@ -135,19 +135,18 @@ def make(
         config_from=asked.config_from,
         ipam_driver=asked.ipam_driver,
         ipam_options=asked.ipam_options,
-        pools=asked.config,
+        pools=tuple(pool for pool in asked.config if pool.subnet),
         options=asked.options,
         labels=asked.labels,
     )
     if asked.config_only:
-        return replace(network, driver="null"), ""
+        return replace(network, driver="null")
     driver = None if asked.outsourced else choice.find(asked.driver)
     _check_scope(asked)
     if asked.config_from:
         network = _configured(network, known)
     if not network.addressed and not asked.pool_ids:
         raise NotFound(f'plugin "{network.ipam_driver}" not found')
-    unused = [pool.subnet for pool in network.pools if not _used(pool, network)]
     if not network.wired:
         network = replace(network, pools=())
     elif network.addressed:
@@ -157,11 +156,7 @@ def make(
     if driver:
         driver.check(network, known)
         network = replace(network, device=driver.device(network))
-    return network, f"subnets not used, as their IP version is not enabled: {', '.join(unused)}" if unused else ""
-
-
-def _used(pool: Pool, network: Network) -> bool:
-    return not pool.subnet or (network.ipv6 if ":" in pool.subnet else network.ipv4)
+    return network
 
 
 def _check_configuration(asked: AskedNetwork) -> None:
@@ -174,7 +169,7 @@ def _check_configuration(asked: AskedNetwork) -> None:
     given = asked.labels or asked.ipam_options or asked.config
     if given or asked.ipam_driver != "default" or not asked.ipv4 or asked.ipv6:
         raise Forbidden(
-            "user specified configurations are not supported if the network depends on a configuration network"
+            "user-specified configurations are not supported if the network depends on a configuration network"
         )
     if asked.options:
         raise Forbidden("network driver options are not supported if the network depends on a configuration network")

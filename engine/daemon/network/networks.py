@@ -127,8 +127,8 @@ class Networks:
             refused = DEFAULT if self._refusal is not None else ""
             return [network for network in self._networks.values() if network.name != refused]
 
-    def create(self, body: Mapping[str, Any]) -> tuple[Network, str]:
-        """Make a network, and a warning, which is mostly empty; the network's device is made with its first endpoint.
+    def create(self, body: Mapping[str, Any]) -> Network:
+        """Make a network. Its device is made with its first endpoint.
 
         body: the decoded body of POST /networks/create
         Raises Invalid, Conflict (the name), Forbidden (overlaps and others), NotFound (the driver) in docker's words.
@@ -136,28 +136,28 @@ class Networks:
         self._settle()
         asked = create.AskedNetwork.read(body, self.settings)
         if asked.config_only or (asked.driver in LOCAL and asked.ipam_driver in IPAM_DRIVERS):
-            network, warning = self._make(asked)
+            network = self._make(asked)
         else:
             self._check_name(asked.name)
             with self._outsourced().creating(asked) as asked:
-                network, warning = self._make(asked)
+                network = self._make(asked)
                 try:
                     self._outsourced().created(network, asked.pool_ids)
                 except BaseException:
                     self._forget(network)
                     raise
         self._tell("create", network)
-        return network, warning
+        return network
 
-    def _make(self, asked: "AskedNetwork") -> tuple[Network, str]:
+    def _make(self, asked: "AskedNetwork") -> Network:
         nearby = surroundings.look(self.all())
         with self._lock:
             self._check_name(asked.name)
-            network, warning = create.make(asked, list(self._networks.values()), nearby, self.settings, self.engine_id)
+            network = create.make(asked, list(self._networks.values()), nearby, self.settings, self.engine_id)
             with self._database.transaction(durable=True) as connection:
                 table.save_network(connection, network)
             self._networks[network.id] = network
-        return network, warning
+        return network
 
     def _check_name(self, name: str) -> None:
         if self._by_name(name) is not None:

@@ -31,7 +31,7 @@ def inspect(
         "IPAM": {
             "Driver": network.ipam_driver,
             "Options": network.ipam_options,
-            "Config": [_show_pool(pool) for pool in network.pools] or None,
+            "Config": None if network.config_only else [_show_pool(pool) for pool in network.pools] or None,
         },
         "Internal": network.internal,
         "Attachable": network.attachable,

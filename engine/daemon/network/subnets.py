@@ -15,6 +15,15 @@ from engine.daemon.network.surroundings import Surroundings
 from engine.dataclass import replace
 from engine.errors import EngineError, Forbidden, Invalid
 
+
+class _NoSubnet(Subnet):
+    """What netip has in the place of an empty subnet: nothing is in it, and its version counts as 4."""
+
+    def __str__(self) -> str:
+        return "invalid Prefix"
+
+
+_NONE = _NoSubnet(4, 0, 0)
 _MOST = 256
 _OVERLAP = "invalid pool request: Pool overlaps with other one on this address space"
 
@@ -22,8 +31,8 @@ _OVERLAP = "invalid pool request: Pool overlaps with other one on this address s
 def read(config: Iterable[Mapping[str, Any] | None], ipv6: bool) -> tuple[Pool, ...]:
     """IPAM.Config as pools, IPv4's first. Raises Invalid.
 
-    A subnet may be empty, or be zeros with only a length. The decoding of the body has checked that all texts are
-    prefixes and addresses.
+    A subnet may be empty, where nothing is asked in it, or be zeros with only a length. The decoding of the body has
+    checked that all texts are prefixes and addresses.
     """
     found, wrong = [], []
     config = list(config)
@@ -34,9 +43,6 @@ def read(config: Iterable[Mapping[str, Any] | None], ipv6: bool) -> tuple[Pool, 
         aux = {name: _plain(address) for name, address in (entry.get("AuxiliaryAddresses") or {}).items() if address}
         gateway = _plain(entry["Gateway"]) if entry.get("Gateway") else ""
         pool = Pool(entry.get("Subnet") or "", entry.get("IPRange") or "", gateway, aux)
-        if not pool.subnet:
-            wrong.append("invalid subnet invalid Prefix: invalid CIDR block notation")
-            continue
         if ipv6 or ":" not in pool.subnet:
             wrong += _wrong(pool)
         found.append(pool)
@@ -56,9 +62,9 @@ def _plain(address: str) -> str:
 
 def _wrong(pool: Pool) -> list[str]:
     """All errors of one entry that need no look at others."""
-    subnet = Subnet.parse(pool.subnet)
+    subnet = Subnet.parse(pool.subnet) if pool.subnet else _NONE
     wrong = []
-    if _shown(pool.subnet) != str(subnet):
+    if pool.subnet and _shown(pool.subnet) != str(subnet):
         wrong.append(f"invalid subnet {_shown(pool.subnet)}: it should be {subnet}")
     if pool.ip_range:
         wrong += [f"invalid ip-range {_shown(pool.ip_range)}: {each}" for each in _wrong_range(pool.ip_range, subnet)]
@@ -84,7 +90,7 @@ def _wrong_range(text: str, subnet: Subnet) -> list[str]:
         wrong.append(f"CIDR block is bigger than its parent subnet {subnet}")
     if _shown(text) != str(inner):
         wrong.append(f"it should be {inner}")
-    if not inner.overlaps(subnet):
+    if subnet is _NONE or not inner.overlaps(subnet):
         wrong.append(f"parent subnet {subnet} doesn't contain ip-range")
     return wrong
 
@@ -93,7 +99,7 @@ def _wrong_address(text: str, subnet: Subnet) -> list[str]:
     version, number = parse_address(text)
     if version != subnet.version:
         return [f"parent subnet is an IPv{subnet.version} block"]
-    return [] if number in subnet else [f"parent subnet {subnet} doesn't contain this address"]
+    return [] if subnet is not _NONE and number in subnet else [f"parent subnet {subnet} doesn't contain this address"]
 
 
 def allocated(

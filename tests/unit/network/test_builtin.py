@@ -68,9 +68,9 @@ def test_the_options_are_what_the_settings_say(opened):
 def test_default_network_options_are_for_networks_that_clients_make(opened):
     networks = opened(default_network_opts=("bridge=com.docker.network.driver.mtu=1234", "macvlan=x=y"))
     assert bridge(networks).options["com.docker.network.driver.mtu"] == "1500"
-    network, _ = networks.create({"Name": "net"})
+    network = networks.create({"Name": "net"})
     assert network.options == {"com.docker.network.driver.mtu": "1234"}
-    other, _ = networks.create({"Name": "other", "Options": {"com.docker.network.driver.mtu": "9"}})
+    other = networks.create({"Name": "other", "Options": {"com.docker.network.driver.mtu": "9"}})
     assert other.options == {"com.docker.network.driver.mtu": "9"}
 
 
@@ -161,15 +161,15 @@ def test_the_first_container_finds_out_what_has_changed_since_the_first_look(ope
 def test_networks_of_clients_avoid_what_the_host_reaches_too(opened, around):
     networks = opened()
     around(Surroundings(near=subnets("172.18.0.0/24")))
-    assert networks.create({"Name": "net"})[0].pools[0].subnet == "172.19.0.0/16"
-    asked, _ = networks.create({"Name": "asked", **subnet("172.18.0.0/24")})
+    assert networks.create({"Name": "net"}).pools[0].subnet == "172.19.0.0/16"
+    asked = networks.create({"Name": "asked", **subnet("172.18.0.0/24")})
     assert asked.pools[0].subnet == "172.18.0.0/24"  # who names a subnet answers for it
 
 
 def test_the_default_network_may_not_cover_another(opened):
     """Which has an end when the other goes; meanwhile all but the default network is there."""
     first = opened()
-    before, other = bridge(first), first.create({"Name": "net", **subnet("10.5.0.0/24")})[0]
+    before, other = bridge(first), first.create({"Name": "net", **subnet("10.5.0.0/24")})
     networks = opened(bip="10.5.0.1/16")
     for reference in ("bridge", before.id):
         with pytest.raises(Conflict, match=r"subnet 10.5.0.0/16 overlaps 10.5.0.0/24"):

@@ -16,7 +16,7 @@ ONE, TWO = "1" * 64, "2" * 64
 
 def make(networks, name="net", **body):
     """A network of this name."""
-    return networks.create({"Name": name, **body})[0]
+    return networks.create({"Name": name, **body})
 
 
 def remove(networks, network):

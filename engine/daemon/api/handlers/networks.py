@@ -56,14 +56,14 @@ def _inspected(engine: DaemonParts, network: Network, status: Object | None) -> 
 def create(engine: DaemonParts, request: Request) -> Response:
     """POST /networks/create: make a user-defined network; under dockerd's name its device is there from now on."""
     body = versions.created_network(request.version, request.required_json(NETWORK_CREATE))
-    network, warning = engine.networks.create(body)
+    network = engine.networks.create(body)
     if engine.settings.as_dockerd:
         try:
             wires.bring_up(engine, network)
         except EngineError:
             removal.remove(engine, network)
             raise
-    return Json({"Id": network.id, "Warning": warning}, 201)
+    return Json({"Id": network.id, "Warning": ""}, 201)
 
 
 def remove(engine: DaemonParts, request: Request) -> Response:
