@@ -4,6 +4,7 @@ Pure; used by the daemon's request threads. The forms are those of docker's comm
 `until=2026-11-20T05:38`, `until=1795153093.5`). `clock` formats timestamps.
 """
 
+import contextlib
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -22,12 +23,14 @@ def parse(text: str, now_ns: int) -> int:
     """The moment in nanoseconds since the epoch; an age is subtracted from `now_ns`. Raises Invalid."""
     if date := _DATE.fullmatch(text):
         return _date(text, date)
+    if not _SECONDS.fullmatch(text):
+        with contextlib.suppress(Invalid):
+            return now_ns - duration(text)
     try:
-        if _SECONDS.fullmatch(text):
-            return timestamp(text)
-        return now_ns - duration(text)
+        return timestamp(text)
     except Invalid as error:
-        raise Invalid(f"failed to parse value as time or duration: {quoted(text)}") from error
+        why = str(error).removeprefix(f"invalid timestamp {quoted(text)}: ") if text else "value is empty"
+        raise Invalid(f"failed to parse value as time or duration: {why}") from error
 
 
 def _date(text: str, found: re.Match[str]) -> int:
@@ -36,7 +39,7 @@ def _date(text: str, found: re.Match[str]) -> int:
         moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
         moment = moment.astimezone() if zone is None else moment.replace(tzinfo=UTC) - _offset(zone)
     except (ValueError, OverflowError) as error:
-        raise Invalid(f"parsing time {quoted(text)}: {error}") from error
+        raise Invalid(f"parsing time {quoted(text)}: {str(error).split()[0]} out of range") from error
     whole = (moment - _EPOCH) // timedelta(seconds=1)
     return whole * SECOND + int((fraction or "")[:9].ljust(9, "0"))
 

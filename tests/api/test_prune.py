@@ -9,6 +9,8 @@ import pytest
 from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
 
+AGE = "failed to parse value as time or duration"
+
 
 def prune(daemon: Daemon, **filters: list[str]) -> Answer:
     """The answer; a key `label_not` is `label!`."""
@@ -91,7 +93,8 @@ def test_until_chooses(own_daemon: Daemon) -> None:
     ("filters", "text"),
     [
         ('{"foo":["x"]}', "invalid filter 'foo'"),
-        ('{"until":["x"]}', "invalid value for 'until' filter: failed to parse value as time or duration: \"x\""),
+        ('{"until":["x"]}', f'{AGE}: invalid seconds "x": invalid syntax'),
+        ('{"until":["2020-13-01"]}', 'parsing time "2020-13-01": month out of range'),
         ('{"until":["1h","2h"]}', "more than one until filter specified"),
         ("bogus", "invalid filter"),
     ],
@@ -100,3 +103,21 @@ def test_bad_filters_are_refused(daemon: Daemon, filters: str, text: str) -> Non
     """With 400, and nothing is removed."""
     answer = daemon.request("POST", f"/containers/prune?filters={quote(filters)}", checked=False)
     assert (answer.status, answer.message) == (400, text)
+
+
+@pytest.mark.parametrize(
+    ("filters", "text"),
+    [
+        ('{"nosuch":["x"],"until":["x"]}', "invalid filter 'nosuch'"),
+        ('{"id":["x","y"]}', "filters expect only one value"),
+        ('{"unused-for":["1h","2h"]}', "filters expect only one value"),
+        ('{"until":["1h"],"unused-for":["1h"]}', 'conflicting filters: "until" and "unused-for"'),
+        ('{"until":[""]}', f"\"until\" filter expects a duration (e.g., '24h') or a timestamp: {AGE}: value is empty"),
+    ],
+)
+def test_bad_filters_of_builds_are_refused(daemon: Daemon, filters: str, text: str) -> None:
+    """In BuildKit's words, after dockerd's."""
+    answer = daemon.request("POST", f"/build/prune?filters={quote(filters)}", checked=False)
+    assert (answer.status, answer.message) == (400, f"failed to prune build cache: {text}")
+    fine = json.dumps({"label": ["x", "y"], "until": []})
+    assert daemon.request("POST", f"/build/prune?filters={quote(fine)}").status == 200

@@ -190,9 +190,19 @@ def _named(engine: ContainerParts) -> set[str]:
 def prune(engine: ContainerParts, asked: AskedPruning) -> tuple[list[str], int]:
     """Remove what the filters and limits choose. Returns the ids of the removed records and the bytes freed.
 
-    Raises Invalid.
+    Raises Invalid, in dockerd's words.
     """
-    removed = pruned(engine, asked)
+    try:
+        if unknown := asked.filters.keys() - _FILTERS.keys():
+            raise Invalid(f"invalid filter '{min(unknown)}'")
+        if {"until", "unused-for"} <= asked.filters.keys():
+            raise Invalid('conflicting filters: "until" and "unused-for"')
+        for name, values in asked.filters.items():
+            if len(values) > 1 and not name.startswith("label"):
+                raise Invalid("filters expect only one value")
+        removed = pruned(engine, asked)
+    except Invalid as error:
+        raise Invalid(f"failed to prune build cache: {error}") from error
     return [record.id for record in removed], sum(record.size for record in removed)
 
 
@@ -262,9 +272,12 @@ Test = Callable[[Record], bool]
 
 
 def _until(values: tuple[str, ...]) -> Test:
-    if len(values) != 1:
-        raise Invalid("more than one until filter specified")
-    moment = moments.parse(values[0], time.time_ns())
+    if not values:
+        return lambda _record: True
+    try:
+        moment = moments.parse(values[0], time.time_ns())
+    except Invalid as error:
+        raise Invalid(f"\"until\" filter expects a duration (e.g., '24h') or a timestamp: {error}") from error
     return lambda record: record.used_ns <= moment
 
 
@@ -304,4 +317,3 @@ _FILTERS: dict[str, Callable[[tuple[str, ...]], Test]] = {
     "label": _always(False),
     "label!": _always(True),
 }
-NAMES = tuple(_FILTERS)

@@ -155,15 +155,11 @@ def _since(store: Catalogue, values: Sequence[str]) -> Match:
 
 def _until(_: Catalogue, values: Sequence[str]) -> Match:
     now = time.time_ns()
-    limit = min(_moment(value, now) for value in values)
-    return lambda image: (created_ns(image) or 0) < limit
-
-
-def _moment(value: str, now: int) -> int:
     try:
-        return moments.parse(value, now)
+        limit = min(moments.parse(value, now) for value in values)
     except Invalid as error:
-        raise Invalid(f"invalid filter 'until={value}': {error}") from error
+        raise Invalid(f"invalid value for 'until' filter: {error}") from error
+    return lambda image: (created_ns(image) or 0) < limit
 
 
 FILTERS: dict[str, Callable[[Catalogue, Sequence[str]], Match]] = {

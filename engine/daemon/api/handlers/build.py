@@ -77,7 +77,7 @@ def prune(engine: DaemonParts, request: Request) -> Response:
     query = request.query
     asked = pruning.AskedPruning(
         all=query.flag("all"),
-        filters=query.filters(pruning.NAMES),
+        filters=query.filters(),
         reserved=_space(query.number("reserved-space") or query.number("keep-storage")),
         most=_space(query.number("max-used-space")),
         free=_space(query.number("min-free-space")),
