@@ -147,7 +147,8 @@ def test_changes_are_instructions(container: Callable[..., str], commit: Callabl
 @pytest.mark.parametrize(
     ("query", "status", "text"),
     [
-        ({"changes": "FROM x"}, 400, "from is not a valid change command"),
+        ({"changes": "FROM x"}, 400, "FROM is not a valid change command"),
+        ({"changes": "CMD x\nrUn x"}, 400, "rUn is not a valid change command"),
         ({"repo": "Upper/Case"}, 400, "repository name (library/Upper/Case) must be lowercase"),
         ({"repo": "a@sha256:" + "0" * 64}, 400, "cannot import digest reference"),
         ({"repo": "a", "tag": "!"}, 400, "invalid tag format"),

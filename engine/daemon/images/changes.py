@@ -43,7 +43,7 @@ def apply(config: Object, changes: Iterable[str]) -> Object:
     dockerfile = parser.statements(text.encode())
     for one in dockerfile.instructions:
         if one.keyword not in INSTRUCTIONS:
-            raise Invalid(f"{one.written.lower()} is not a valid change command")
+            raise Invalid(f"{one.written} is not a valid change command")
         instructions.read(one)
     commands = set()
     for one in dockerfile.instructions:
