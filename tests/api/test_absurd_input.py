@@ -36,7 +36,13 @@ UNPARSED = 'strconv.Atoi: parsing "5_0": invalid syntax'
 NO_PORT = "error while looking up for publish ٣: invalid start port '٣': invalid syntax"
 AGE = "failed to parse value as time or duration"
 ASKED = [
-    ("POST", filtered("/containers/prune", until=NINES + "h"), None, 400, f'{AGE}: "{NINES}h"'),
+    (
+        "POST",
+        filtered("/containers/prune", until=NINES + "h"),
+        None,
+        400,
+        f'{AGE}: invalid seconds "{NINES}h": invalid syntax',
+    ),
     ("POST", filtered("/containers/prune", until="٣h"), None, 400, AGE),
     ("POST", filtered("/build/prune", until=NINES + "h"), None, 400, AGE),
     ("GET", f"/events?until={NINES}", None, 400, f'invalid seconds "{NINES}": value out of range'),
@@ -77,7 +83,7 @@ ASKED = [
     # As Go's resolver answers, and so dockerd.
     ("POST", "/auth", {"serveraddress": "a..b"}, 500, "lookup a..b: no such host"),
     ("POST", "/auth", {"serveraddress": "a" * 70 + ".test"}, 500, f"lookup {'a' * 70}.test: no such host"),
-    ("GET", "/images/search?term=a..b/x", None, 500, "lookup a..b: no such host"),
+    ("GET", "/images/search?term=a..b/x", None, 400, "lookup a..b: no such host. If this"),
     ("POST", "/images/create?fromSrc=http://a..b/", None, 500, "lookup a..b: no such host"),
     ("POST", f"/images/create?fromImage={'a' * 64}.test/x:y", None, 500, f"lookup {'a' * 64}.test: no such host"),
 ]

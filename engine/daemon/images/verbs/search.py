@@ -10,7 +10,7 @@ import urllib.parse
 from engine.daemon.images import image as documents
 from engine.daemon.images.registry.auth import Authorizer, Credentials
 from engine.daemon.images.registry.reads import Registry
-from engine.daemon.images.registry.transport import ConnectFailure, read_body
+from engine.daemon.images.registry.transport import CERTIFICATES, ConnectFailure, read_body
 from engine.daemon.jsontext import Object
 from engine.errors import Invalid, SystemFailure
 from engine.literals import integer
@@ -34,22 +34,38 @@ class _Index(Registry):
         super().__init__(netloc, "https", "", insecure, credentials)
         self._authorizer = Authorizer(credentials, _SCOPE, self._fetch_token)
 
-    def ask(self, target: str) -> bytes:
-        """The document at the request target `target`. Raises SystemFailure, Unauthorized."""
+    def ask(self, target: str, before: str = "") -> bytes:
+        """The document at the request target `target`. Raises SystemFailure, Unauthorized, Invalid.
+
+        before: how it failed with TLS
+        """
         try:
             answer, _ = self._answered("GET", target, {"X-Docker-Token": "true"})
         except ConnectFailure as failure:
+            said = str(failure).removeprefix("failed to do request: ")
             if len(self._origins) > 1:
-                # Neither TLS nor plain HTTP works. The error is that of the last one tried.
                 self._origins.pop(0)
-                return self.ask(target)
-            raise ConnectFailure(str(failure).removeprefix("failed to do request: ")) from failure
+                return self.ask(target, said)
+            if self.origin.host == _OFFICIAL_HOST:
+                raise ConnectFailure(said) from failure
+            raise Invalid(self._unreachable(said, before)) from failure
         if answer.status != 200:
             raise SystemFailure(f"Unexpected status code {answer.status}")
         data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
         if len(data) > documents.LARGEST_DOCUMENT:
             raise SystemFailure(f"the answer to a search is larger than {documents.LARGEST_DOCUMENT} bytes")
         return data
+
+    def _unreachable(self, said: str, before: str) -> str:
+        netloc = self.origin.netloc
+        if before:
+            return f'invalid registry endpoint "http://{netloc}/v1/". HTTPS attempt: {before}. HTTP attempt: {said}'
+        return (
+            f"invalid registry endpoint https://{netloc}/v1/: {said}. If this private registry supports only HTTP or"
+            f" HTTPS with an unknown CA certificate, add `--insecure-registry {netloc}` to the daemon's arguments."
+            " In the case of HTTPS, if you have access to the registry's CA certificate, no need for the flag;"
+            f" place the CA certificate at {CERTIFICATES}/{netloc}/ca.crt"
+        )
 
 
 def search(settings: Settings, term: str, limit_text: str, filters: Object, auth: Object | None) -> list[Object]:
