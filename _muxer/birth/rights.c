@@ -21,14 +21,9 @@
 static int set_cut_limit(struct birth *birth, const char *name, int which, struct rlimit asked, int refused) {
     struct rlimit present;
     if (getrlimit(which, &present) < 0) return -errno;
-    if (asked.rlim_max <= present.rlim_max) {
-        char upper[32];
-        size_t i = 0;
-        for (; name[i] && i < sizeof upper - 1; i++) upper[i] = (char)(name[i] & ~0x20);
-        upper[i] = 0;
-        return refuse(birth, 0, BIRTH_FAILED, "wrong rlimit value: RLIMIT_%s: %s", upper,
-                      refused == EPERM ? "not allowed to raise maximum limit" : "current limit exceeds maximum limit");
-    }
+    if (refused == EINVAL || asked.rlim_max <= present.rlim_max)
+        return refuse(birth, 0, BIRTH_FAILED, "error setting rlimits for ready process: error setting rlimit type %d: %s",
+                      which, refused == EPERM ? "operation not permitted" : "invalid argument");
     present.rlim_cur = asked.rlim_cur < present.rlim_max ? asked.rlim_cur : present.rlim_max;
     if (setrlimit(which, &present) < 0) return -errno;
     warn(birth, "ulimit %s: this host does not allow more than %lld", name, (long long)present.rlim_max);

@@ -11,6 +11,7 @@ from engine.errors import Invalid
 from engine.sandbox.spec import Rlimit
 
 _PREFIX = "RLIMIT_"
+_REFUSED = "error setting rlimits for ready process: error setting rlimit type"  # runc's words
 _FEW_FILES = 64
 NAMES: dict[str, int] = {
     name.removeprefix(_PREFIX).lower(): getattr(resource, name) for name in dir(resource) if name.startswith(_PREFIX)
@@ -35,11 +36,13 @@ def apply_rlimits(rlimits: Iterable[Rlimit]) -> list[str]:
         number = NAMES[limit.name]
         try:
             resource.setrlimit(number, (limit.soft, limit.hard))
-        except ValueError as refused:  # what the resource module makes of EPERM and of EINVAL
+        except ValueError:  # what the resource module makes of EPERM and of EINVAL
             _, ceiling = resource.getrlimit(number)
             soft = min(_height(limit.soft), _height(ceiling))
-            if _height(limit.hard) <= _height(ceiling):
-                raise Invalid(f"wrong rlimit value: {_PREFIX}{limit.name.upper()}: {refused}") from None
+            crossed = _height(limit.soft) > _height(limit.hard)
+            if crossed or _height(limit.hard) <= _height(ceiling):
+                why = "invalid argument" if crossed else "operation not permitted"
+                raise Invalid(f"{_REFUSED} {number}: {why}") from None
             resource.setrlimit(number, (ceiling if soft == _height(ceiling) else int(soft), ceiling))
             warnings.append(f"ulimit {limit.name}: this host does not allow more than {ceiling}")
     return warnings

@@ -169,7 +169,7 @@ FIELDS: dict[str, NamedTuple] = {
         host(DeviceRequests=[{"DeviceIDs": ["0"]}]), 500, "could not select"
     ),
     "HostConfig.DeviceRequests[].Capabilities": Refused(
-        host(DeviceRequests=[{"Capabilities": [["gpu"]]}]), 500, "capabilities: [[gpu]]"
+        host(DeviceRequests=[{"Capabilities": [["gpu"]]}]), 500, "no known GPU vendor found"
     ),
     "HostConfig.DeviceRequests[].Options": Refused(
         host(DeviceRequests=[{"Options": {"a": "b"}}]), 500, "could not select device driver"
@@ -196,12 +196,12 @@ FIELDS: dict[str, NamedTuple] = {
         host(Ulimits=[{"Name": "core", "Soft": 0, "Hard": 0}]), "grep -i 'core file' /proc/self/limits", " 0 "
     ),
     "HostConfig.Ulimits[].Hard": Refused(
-        host(Ulimits=[{"Name": "nofile", "Soft": 10, "Hard": 5}]), 500, "wrong rlimit value"
+        host(Ulimits=[{"Name": "nofile", "Soft": 10, "Hard": 5}]), 500, "error setting rlimit type 7: invalid"
     ),
-    "HostConfig.CpuCount": Shown(host(CpuCount=1), "HostConfig.CpuCount", 0),
+    "HostConfig.CpuCount": Shown(host(CpuCount=1), "HostConfig.CpuCount", 1),
     "HostConfig.CpuPercent": Told(host(CpuPercent=50), "CPU percent"),
-    "HostConfig.IOMaximumIOps": Refused(host(IOMaximumIOps=1), 400, "Maximum IO IOps"),
-    "HostConfig.IOMaximumBandwidth": Refused(host(IOMaximumBandwidth=1), 400, "Maximum IO Bandwidth"),
+    "HostConfig.IOMaximumIOps": Refused(host(IOMaximumIOps=1), 400, "QoS maximum IOPs"),
+    "HostConfig.IOMaximumBandwidth": Refused(host(IOMaximumBandwidth=1), 400, "QoS maximum bandwidth"),
     "HostConfig.Binds": Inside(host(Binds=["/proc:/host:ro"]), "cat /host/version", "Linux"),
     "HostConfig.ContainerIDFile": Shown(host(ContainerIDFile="/x"), "HostConfig.ContainerIDFile", "/x"),
     "HostConfig.LogConfig.Type": Refused(host(LogConfig={"Type": "nosuch"}), 400, "nosuch"),

@@ -143,8 +143,14 @@ def test_a_rule_that_is_none_is_refused(daemon: Daemon, rule: str) -> None:
 
 def test_there_is_no_driver_of_devices_but_cdis(daemon: Daemon) -> None:
     """And that finds no device that no file describes."""
-    gpu = {"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}
-    assert refusal(daemon, 500, DeviceRequests=[gpu]) == 'could not select device driver "" with capabilities: [[gpu]]'
+    for driver, capability in (("", "gpu"), ("", "amd"), ("amd", "x")):
+        gpu = {"Driver": driver, "Count": -1, "Capabilities": [[capability]]}
+        said = "failed to discover GPU vendor from CDI: no known GPU vendor found"
+        assert refusal(daemon, 500, DeviceRequests=[gpu]) == said
+    for driver, capability in (("", "compute"), ("nvidia", "gpu")):
+        gpu = {"Driver": driver, "Count": -1, "Capabilities": [[capability]]}
+        said = f'could not select device driver "{driver}" with capabilities: [[{capability}]]'
+        assert refusal(daemon, 500, DeviceRequests=[gpu]) == said
     cdi = {"Driver": "cdi", "DeviceIDs": ["vendor.test/class=none"]}
     said = "CDI device injection failed: unresolvable CDI devices vendor.test/class=none"
     assert refusal(daemon, 500, DeviceRequests=[cdi]) == said
@@ -351,7 +357,7 @@ def test_dockers_own_runtimes_are_this_engine(daemon: Daemon, name: str) -> None
     ("field", "value", "status", "text"),
     [
         ("Runtime", "kata", 400, "unknown or invalid runtime name: kata"),
-        ("Isolation", "hyperv", 400, "invalid isolation 'hyperv' on linux"),
+        ("Isolation", "hyperv", 400, "invalid isolation (hyperv): linux only supports 'default'"),
         ("StorageOpt", {"inodes": "9"}, 400, "--storage-opt inodes is not known: there is only size"),
     ],
 )

@@ -214,22 +214,27 @@ def test_memory_nodes(daemon: Daemon, running: Callable[..., str]) -> None:
 
 
 def test_what_windows_has_is_discarded_or_refused(daemon: Daemon) -> None:
-    """Percent and count with a warning, the rest as dockerd does."""
+    """The percent with a warning; the count is kept and not obeyed; the rest is refused, and so in an update."""
     body = {"Image": "busybox", "HostConfig": host(CpuPercent=50, CpuCount=2)}
     answer = daemon.request("POST", "/containers/create", body).json()
     shown = daemon.inspect(answer["Id"])["HostConfig"]
-    daemon.remove(answer["Id"])
-    assert answer["Warnings"] == [
-        "linux does not support CPU percent. Percent discarded.",
-        "linux does not support CPU count. Count discarded.",
-    ]
-    assert (shown["CpuPercent"], shown["CpuCount"]) == (0, 0)
-    for field in ("IOMaximumIOps", "IOMaximumBandwidth"):
-        answer = daemon.request("POST", "/containers/create", {"Image": "busybox", "HostConfig": host(**{field: 1})})
-        assert (answer.status, answer.message) == (
+    assert answer["Warnings"] == ["linux does not support CPU percent. Percent discarded."]
+    assert (shown["CpuPercent"], shown["CpuCount"]) == (0, 2)
+    updating = f"/containers/{answer['Id']}/update"
+    told = daemon.request("POST", updating, {"CpuPercent": 50, "CpuCount": 3}).json()
+    assert told == {"Warnings": ["linux does not support CPU percent. Percent discarded."]}
+    shown = daemon.inspect(answer["Id"])["HostConfig"]
+    assert (shown["CpuPercent"], shown["CpuCount"]) == (0, 2)
+    for field, what in (("IOMaximumIOps", "IOPs"), ("IOMaximumBandwidth", "bandwidth")):
+        updated = daemon.request("POST", updating, {field: 1})
+        assert (updated.status, updated.message) == (
             400,
             "Invalid QoS settings: linux does not support Maximum IO Bandwidth or Maximum IO IOps",
         )
+        made = daemon.request("POST", "/containers/create", {"Image": "busybox", "HostConfig": host(**{field: 1})})
+        text = f"invalid option: QoS maximum {what} configuration is not supported on linux"
+        assert (made.status, made.message) == (400, text)
+    daemon.remove(answer["Id"])
 
 
 def test_shared_memory_has_the_size_asked_for(daemon: Daemon) -> None:
@@ -255,6 +260,20 @@ def test_resource_limits_and_those_of_the_daemon(make_daemon: Callable[..., Daem
     own.wait(one)
     assert own.logs(one)[8:].split()[0] == b"10"
     own.remove(one)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("nofile", 7), ("core", 4), ("rtprio", 14)])
+@pytest.mark.parametrize("soft", [10, -1])
+def test_a_soft_limit_above_the_hard_one_is_refused_by_the_kernel(
+    daemon: Daemon, name: str, kind: int, soft: int
+) -> None:
+    """In runc's words, also where the host allows less than either."""
+    limit = {"Name": name, "Soft": soft, "Hard": 5}
+    one = daemon.create("true", HostConfig=host(Ulimits=[limit]))
+    answer = daemon.request("POST", f"/containers/{one}/start")
+    daemon.remove(one)
+    words = f"error during container init: error setting rlimits for ready process: error setting rlimit type {kind}: "
+    assert answer.status == 500 and answer.message.endswith(f"{words}invalid argument"), answer
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_what_was_changed_outlives_the_daemon(own_daemon: Daemon) -> None:
         ),
         ({"RestartPolicy": {"Name": "sometimes"}}, 400, "invalid restart policy: unknown policy 'sometimes'"),
         ({"RestartPolicy": {"Name": "always", "MaximumRetryCount": 3}}, 400, "invalid restart policy: maximum retry"),
-        ({"BlkioWeight": 5}, 400, "Range of blkio weight is from 10 to 1000"),
+        ({"MemorySwappiness": 101}, 400, "Invalid value: 101, valid memory swappiness range is 0-100"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_the_container_is_looked_for(

@@ -78,9 +78,17 @@ ROWS = (
     Row(500, _CREATE, r"^the volumes of the container cannot be filled: file name too long", "lstat(2) in the image"),
     Row(500, r"POST /volumes/create", r"error while creating volume path: file name too long", "mkdir(2)"),
     Row(500, _START, r"^error while resolving symlinks in combined path ", "a subpath through a file"),
-    Row(500, _START, r"^(joining|stat|error gathering device information|could not select device driver) ", "41, 62"),
     Row(
-        500, _START, _CREATED + "(error mounting|hostname: invalid argument|protect: |wrong rlimit value|sysctl )", "74"
+        500,
+        _START,
+        r"^(joining|stat|error gathering device information|could not select device driver|failed to discover) ",
+        "41, 62",
+    ),
+    Row(
+        500,
+        _START,
+        _CREATED + "(error mounting|hostname: invalid argument|protect: |(wrong|error setting) rlimit|sysctl )",
+        "74",
     ),
     Row(500, _START, r"^failed to join PID namespace: ", "a container that does not run"),
     Row(500, _START, r"^(unable to find (user|group) |uids and gids must be in range)", "93"),

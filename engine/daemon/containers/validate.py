@@ -16,6 +16,7 @@ from engine.daemon.signals import parse_signal
 from engine.errors import Invalid
 from engine.literals import LAST_PORT, size, span
 from engine.sandbox import capabilities
+from engine.sandbox.cgroups.hierarchy import Cgroups
 from engine.settings.runtimes import OWN
 
 _Mode = Literal["IpcMode", "PidMode", "UTSMode", "CgroupnsMode"]
@@ -48,14 +49,20 @@ _MODES: tuple[tuple[_Mode, frozenset[str], bool, str], ...] = (
 )
 
 
-def check(config: Config, host_config: HostConfig, runtimes: Iterable[str] = ()) -> list[str]:
+def check(
+    config: Config, host_config: HostConfig, runtimes: Iterable[str] = (), cgroups: Cgroups | None = None
+) -> list[str]:
     """Raise Invalid for the first thing that dockerd would refuse before it looks for the image; return warnings.
 
     Both dicts are complete (see `config`); `config` is not merged with the image's yet. runtimes: names of others
+    cgroups: see `resources.check`
     """
+    for asked, what in ((host_config["IOMaximumBandwidth"], "bandwidth"), (host_config["IOMaximumIOps"], "IOPs")):
+        if asked:
+            raise Invalid(f"invalid option: QoS maximum {what} configuration is not supported on linux")
     _check_config(config)
     _check_host_config(host_config)
-    warnings = resources.check(host_config)
+    warnings = resources.check(host_config, cgroups)
     _check_modes(host_config)
     if host_config["Runtime"] not in (*OWN, *runtimes):
         raise Invalid(f"unknown or invalid runtime name: {host_config['Runtime']}")
@@ -147,7 +154,7 @@ def _check_host_config(host_config: HostConfig) -> None:
     _check_restart_policy(policy["Name"], policy["MaximumRetryCount"])
     capabilities.effective(host_config["CapAdd"] or (), host_config["CapDrop"] or (), host_config["Privileged"])
     if host_config["Isolation"].lower() not in ("", "default"):
-        raise Invalid(f"invalid isolation '{host_config['Isolation']}' on linux")
+        raise Invalid(f"invalid isolation ({host_config['Isolation']}): linux only supports 'default'")
     if "" in (host_config["Annotations"] or {}):
         raise Invalid("invalid Annotations: the empty string is not permitted as an annotation key")
 

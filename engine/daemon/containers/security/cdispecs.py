@@ -20,7 +20,6 @@ from engine.kernel import reasons
 from engine.protocols import plainyaml
 from engine.sandbox.spec import Hook, Mount
 
-_GPU = "nvidia.com/gpu"
 _LARGEST = 1 << 20
 _MOST_FILES = 1000
 _VENDOR = r"[A-Za-z][A-Za-z0-9_.-]*"
@@ -132,20 +131,21 @@ def injected(directories: Sequence[str], names: Iterable[str]) -> Edits:
     return whole
 
 
-def gpus(directories: Sequence[str], request: DeviceRequest) -> list[str]:
-    """The names of the devices of a request for GPUs, by its ids or its count; empty where no file describes a GPU.
+def gpus(directories: Sequence[str], request: DeviceRequest, kinds: Sequence[str]) -> list[str] | None:
+    """The names of the devices of a request for GPUs, by its ids or its count; None where no file describes a GPU.
 
-    Raises SystemFailure in docker's words.
+    kinds: those that may be meant; the first one that is there is. Raises SystemFailure in docker's words.
     """
     devices, _ = found(directories)
-    if not any(name.startswith(f"{_GPU}=") for name in devices):
-        return []
+    kind = next((each for each in kinds if any(name.startswith(f"{each}=") for name in devices)), None)
+    if kind is None:
+        return None
     ids, count = request.get("DeviceIDs") or [], request.get("Count") or 0
     if ids and count:
         raise SystemFailure("cannot set both Count and DeviceIDs on device request")
     if not ids:
         ids = ["all"] if count < 0 else [str(number) for number in range(min(count, len(devices)))]
-    return [name if "=" in name else f"{_GPU}={name}" for name in ids]
+    return [name if "=" in name else f"{kind}={name}" for name in ids]
 
 
 def _files(directory: str, warnings: list[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """Check the limits of memory, processors, block I/O and processes in a HostConfig, and turn them into cgroup limits.
 
 Runs in the daemon's request threads. It asks the host for two files of /sys when a CPU set is asked for, for the number
-of processors, and for the device numbers of block I/O limits. Error texts are dockerd's. `check` does not look at what
-the host's cgroups lack: `discard` does, and mostly makes warnings of that, not errors.
+of processors, and for the device numbers of block I/O limits. Error texts are dockerd's. As in dockerd, what the
+host's cgroups lack is first discarded, mostly with a warning.
 """
 
 import os
@@ -65,7 +65,7 @@ _RANGES: tuple[tuple[_Ranged, int, int, str], ...] = (
     ("CpuPeriod", 1000, 1_000_000, _PERIOD_TEXT),
     ("BlkioWeight", 10, 1000, "Range of blkio weight is from 10 to 1000"),
     ("OomScoreAdj", -1000, 1000, "Invalid value {value}, range for oom score adj is [-1000, 1000]"),
-    ("MemorySwappiness", 0, 100, "invalid value: {value}, valid memory swappiness range is 0-100"),
+    ("MemorySwappiness", 0, 100, "Invalid value: {value}, valid memory swappiness range is 0-100"),
 )
 
 
@@ -132,9 +132,11 @@ def discard(host_config: HostConfig, cgroups: Cgroups) -> list[str]:
         raise Invalid(f"NanoCPUs can not be set, as {what}")
     if (host_config["CpuRealtimePeriod"] or host_config["CpuRealtimeRuntime"]) and "cpu_rt" not in cgroups.features:
         raise Invalid("kernel does not support CPU real-time scheduler")
-    host_config["CpuPercent"] = host_config["CpuCount"] = 0
     asked = limits_of(host_config, str)
     fitting, warnings = cgroups.fitting(asked)
+    if host_config["CpuPercent"] > 0:
+        warnings.append("linux does not support CPU percent. Percent discarded.")
+        host_config["CpuPercent"] = 0
     if fitting == asked:
         return warnings
     for field, key, nothing in _NUMBERS:
@@ -157,11 +159,13 @@ def discard(host_config: HostConfig, cgroups: Cgroups) -> list[str]:
     return warnings
 
 
-def check(host_config: HostConfig, *, update: bool = False) -> list[str]:
+def check(host_config: HostConfig, cgroups: Cgroups | None, *, update: bool = False) -> list[str]:
     """Raise Invalid for impossible limits; return the warnings of create. `host_config` is complete.
 
+    cgroups: those that are to keep the limits, see `discard`; what was discarded is not checked
     update: host_config holds the values to change, and 0 for those that stay
     """
+    warnings = discard(host_config, cgroups) if cgroups else []
     _check_memory(host_config, update)
     _check_processors(host_config)
     for key, lowest, highest, text in _RANGES:
@@ -172,16 +176,11 @@ def check(host_config: HostConfig, *, update: bool = False) -> list[str]:
         _check_set(numbers, host_config[numbers])
     if host_config["IOMaximumBandwidth"] or host_config["IOMaximumIOps"]:
         raise Invalid("Invalid QoS settings: linux does not support Maximum IO Bandwidth or Maximum IO IOps")
-    warnings = []
     if host_config["OomKillDisable"] and not host_config["Memory"]:
         warnings.append(
             "OOM killer is disabled for the container, but no memory limit is set, this can result in the system"
             " running out of resources."
         )
-    if host_config["CpuPercent"] > 0:
-        warnings.append("linux does not support CPU percent. Percent discarded.")
-    if host_config["CpuCount"] > 0:
-        warnings.append("linux does not support CPU count. Count discarded.")
     return warnings
 
 

@@ -39,8 +39,16 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _PERMISSIONS = re.compile(r"[rwm]{0,3}", re.ASCII)
 _CDI = "cdi"
-_NVIDIA = frozenset({"nvidia", "nvidia.cdi"})
-_GPU_ABILITIES = frozenset({"gpu", "nvidia", "compute", "compat32", "graphics", "utility", "video", "display"})
+_AMDS = "amd.com/gpu"
+# The kinds of GPUs in CDI files, and the names and the abilities of docker's driver for each. dockerd has AMD's always.
+_GPUS = (
+    (
+        "nvidia.com/gpu",
+        frozenset({"nvidia", "nvidia.cdi"}),
+        frozenset({"gpu", "nvidia", "compute", "compat32", "graphics", "utility", "video", "display"}),
+    ),
+    (_AMDS, frozenset({"amd"}), frozenset({"gpu", "amd"})),
+)
 _UNCONFINED, _BUILTIN = "unconfined", "builtin"
 # Not given to a privileged container, as in docker: what it has of its own, and device trees of other programs.
 _SKIPPED_DIRECTORIES = frozenset({"pts", "shm", "fd", "mqueue", ".lxc", ".lxd-mounts", ".udev"})
@@ -253,14 +261,13 @@ def injected_of(host_config: HostConfig, directories: tuple[str, ...]) -> "Edits
     names: list[str] = []
     for request in host_config["DeviceRequests"] or ():
         driver = request.get("Driver") or ""
-        if (
-            directories
-            and driver != _CDI
-            and _is_gpu(request, driver)
-            and (gpus := cdispecs.gpus(directories, request))
-        ):
-            names += gpus
-            continue
+        if directories and (kinds := _gpu_kinds(request, driver)):
+            gpus = cdispecs.gpus(directories, request, kinds)
+            if gpus is not None:
+                names += gpus
+                continue
+            if _AMDS in kinds:
+                raise SystemFailure("failed to discover GPU vendor from CDI: no known GPU vendor found")
         if driver != _CDI or not directories:
             wanted = " ".join(f"[{' '.join(each or ())}]" for each in request.get("Capabilities") or ())
             raise SystemFailure(f'could not select device driver "{driver}" with capabilities: [{wanted}]')
@@ -271,10 +278,12 @@ def injected_of(host_config: HostConfig, directories: tuple[str, ...]) -> "Edits
     return cdispecs.injected(directories, names) if names else None
 
 
-def _is_gpu(request: DeviceRequest, driver: str) -> bool:
-    """Whether docker's driver for NVIDIA would take a request: by its name, or by what it is to be capable of."""
+def _gpu_kinds(request: DeviceRequest, driver: str) -> list[str]:
+    """The kinds of GPUs whose driver of docker's takes a request: by its name, or by what it is to be capable of."""
+    if driver:
+        return [kind for kind, names, _ in _GPUS if driver in names]
     asked = request.get("Capabilities") or ()
-    return driver in _NVIDIA or (not driver and any(each and _GPU_ABILITIES.issuperset(each) for each in asked))
+    return [kind for kind, _, abilities in _GPUS if any(each and abilities.issuperset(each) for each in asked)]
 
 
 def devices_of(host_config: HostConfig, injected: "Edits | None" = None) -> tuple[tuple[Device, ...], tuple[str, ...]]:

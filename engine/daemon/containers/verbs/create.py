@@ -18,7 +18,7 @@ from engine.daemon.containers.endpoints import requested
 from engine.daemon.containers.mounts import points
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
-from engine.daemon.containers.security import cgroupparent, lacking, resources, specify, walls
+from engine.daemon.containers.security import cgroupparent, lacking, specify, walls
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
@@ -102,8 +102,7 @@ def create(
         raise Invalid("config cannot be empty in order to create a container")
     config = settings.container_config(body)
     host_config = settings.host_config(body.get("HostConfig") or {}, settings.defaults(engine.settings))
-    warnings = validate.check(config, host_config, programs(engine.settings.runtimes))
-    warnings += resources.discard(host_config, engine.cgroups)
+    warnings = validate.check(config, host_config, programs(engine.settings.runtimes), engine.cgroups)
     warnings += lacking.discard(engine.cgroups, host_config)
     if engine.settings.userns_remap:
         remapping.check(engine.settings, host_config)

@@ -60,9 +60,8 @@ def update(engine: ContainerParts, find: Callable[[], Container], body: Object) 
     """
     asked = config.complete(config.HOST_CONFIG, {**body, **_READ_FROM_BODY})
     policy = validate.restart_policy(body.get("RestartPolicy") or {})
-    warnings = resources.check(asked, update=True)
     asked["PidsLimit"] = body.get("PidsLimit")
-    warnings += resources.discard(asked, engine.cgroups)
+    warnings = resources.check(asked, engine.cgroups, update=True)
     defaults: Mapping[str, object] = config.HOST_CONFIG
     for key in sorted(body):
         if key not in _CHANGED and body[key] and body[key] != defaults[key]:

@@ -63,15 +63,21 @@ def test_nodes_and_mounts_are_what_the_file_says(tmp_path: Path) -> None:
     )
 
 
-def test_gpus_are_the_devices_of_nvidias_kind(tmp_path: Path) -> None:
+def test_gpus_are_the_devices_of_the_first_kind_that_is_there(tmp_path: Path) -> None:
     asked = {"Count": -1, "Capabilities": [["gpu"]]}
-    assert cdispecs.gpus([str(tmp_path)], asked) == []
+    kinds = ("nvidia.com/gpu", "amd.com/gpu")
+    assert cdispecs.gpus([str(tmp_path)], asked, kinds) is None
+    spec(tmp_path / "b.json", device("all"), kind="amd.com/gpu")
+    assert cdispecs.gpus([str(tmp_path)], asked, kinds) == ["amd.com/gpu=all"]
+    assert cdispecs.gpus([str(tmp_path)], asked, kinds[:1]) is None
     spec(tmp_path / "a.json", device("0"), device("1"), device("all"), kind="nvidia.com/gpu")
-    told = [cdispecs.gpus([str(tmp_path)], each) for each in (asked, {"Count": 2}, {"DeviceIDs": ["1", "a.b/c=d"]})]
+    told = [
+        cdispecs.gpus([str(tmp_path)], each, kinds) for each in (asked, {"Count": 2}, {"DeviceIDs": ["1", "a.b/c=d"]})
+    ]
     gpu = "nvidia.com/gpu="
     assert told == [[f"{gpu}all"], [f"{gpu}0", f"{gpu}1"], [f"{gpu}1", "a.b/c=d"]]
     with pytest.raises(SystemFailure, match="cannot set both Count and DeviceIDs on device request"):
-        cdispecs.gpus([str(tmp_path)], {"Count": 1, "DeviceIDs": ["0"]})
+        cdispecs.gpus([str(tmp_path)], {"Count": 1, "DeviceIDs": ["0"]}, kinds)
 
 
 def test_hooks_are_kept_for_who_runs_them(tmp_path: Path) -> None:

@@ -321,6 +321,10 @@ def test_what_the_host_cannot_do_is_taken_out_of_what_is_shown() -> None:
     assert asked["BlkioDeviceReadBps"] == []
     with pytest.raises(Invalid, match="kernel does not support CPU real-time scheduler"):
         resources.discard(whole(CpuRealtimeRuntime=5), Poor())
+    assert resources.check(whole(BlkioWeight=5, Memory=5), Poor()) == ["discarded"]
+    for impossible, text in (({"BlkioWeight": 5}, "Range of blkio weight"), ({"Memory": 5}, "Minimum memory limit")):
+        with pytest.raises(Invalid, match=text):
+            resources.check(whole(**impossible), None)
 
 
 def test_further_processes_have_the_rights_of_the_first(tmp_path: Path) -> None:
