@@ -73,6 +73,7 @@ def test_a_pull_by_tag(clean: Daemon, shelf: Registry) -> None:
     assert {"Pulling fs layer", "Download complete", "Pull complete"} <= said
     body = clean.request("GET", f"/images/{shelf.address}/lib/box:1/json").json()
     assert body["RepoDigests"] == [f"{shelf.address}/lib/box@{shelf.box.digest}"]
+    assert body["Identity"] == {"Pull": [{"Repository": f"{shelf.address}/lib/box"}]}
     assert body["Config"]["Labels"] == {"a": "b"}
     assert clean.run(Image=f"{shelf.address}/lib/box:1").stdout == b"2\n"
     assert clean.run("test", "-e", "/etc/group", Image=f"{shelf.address}/lib/box:1").status == 1

@@ -46,6 +46,7 @@ def test_the_lines_and_the_event_of_a_push(daemon: Daemon, pushed) -> None:
     aux = lines[-1]["aux"]
     assert aux["Tag"] == "1" and aux["Digest"] == identity
     assert lines[-2] == {"status": f"1: digest: {identity} size: {aux['Size']}"}
+    assert daemon.request("GET", f"/images/{name}:1/json").json()["Identity"] == {"Pull": [{"Repository": name}]}
     seen = daemon.request("GET", f"/distribution/{name}:1/json").json()
     assert seen["Descriptor"]["digest"] == identity and seen["Descriptor"]["size"] == aux["Size"]
     assert seen["Platforms"][0]["os"] == "linux"

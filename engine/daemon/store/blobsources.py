@@ -1,8 +1,9 @@
 """The database table of which repository of a registry holds which blob, with all of its SQL.
 
 A push reads it to have the registry copy a blob from another of its repositories, so that the blob need not be sent
-twice to one registry. Every function takes the connection of a transaction or reading of `Database`. A row is a hint
-that may be wrong by now. So nothing depends on it, writing it need not be durable, and only the newest rows are kept.
+twice to one registry; and an image's `Identity` shows from where its manifest came. Every function takes the connection
+of a transaction or reading of `Database`. A row is a hint that may be wrong by now. So nothing depends on it, writing
+it need not be durable, and only the newest rows are kept.
 """
 
 import sqlite3
@@ -46,6 +47,14 @@ def repositories(connection: sqlite3.Connection, registry: str, digest: str, mos
     rows = connection.execute(
         "SELECT repository FROM blob_sources WHERE registry = ? AND digest = ? ORDER BY seen DESC, repository LIMIT ?",
         (registry, digest, most),
+    )
+    return [row[0] for row in rows]
+
+
+def everywhere(connection: sqlite3.Connection, digest: str) -> list[str]:
+    """The repositories of all registries in which the blob was seen, each with its registry before it."""
+    rows = connection.execute(
+        "SELECT registry || '/' || repository FROM blob_sources WHERE digest = ? ORDER BY seen, 1", (digest,)
     )
     return [row[0] for row in rows]
 

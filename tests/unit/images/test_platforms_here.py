@@ -8,6 +8,7 @@ import pytest
 from engine.daemon.containers.record import State
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.verbs import listing, remove
+from engine.daemon.store import blobsources
 from engine.errors import Conflict, Invalid, NotFound
 from tests.harness import parts
 from tests.unit.images import made, several
@@ -73,6 +74,8 @@ def test_a_platform_of_a_name_that_moved_on_stays_with_its_index(store, two):
 def test_a_list_shows_what_is_here_and_what_the_index_has_besides(store, two):
     other, host = two
     user = container(other)
+    with store.database.transaction() as connection:
+        blobsources.remember(connection, "docker.io", "library/x", [other.manifest])
     (shown,) = listing.images_json(store, {}, manifests=True, shared_size=True, used_by=using(user), identity=True)
     kinds = {one["ID"]: (one["Kind"], one["Available"]) for one in shown["Manifests"]}
     assert [kinds[host.manifest], kinds[other.manifest]] == [("image", True)] * 2
@@ -80,6 +83,7 @@ def test_a_list_shows_what_is_here_and_what_the_index_has_besides(store, two):
     one = next(one for one in shown["Manifests"] if one["ID"] == other.manifest)
     assert one["ImageData"]["Containers"] == [user.id] and one["Descriptor"]["platform"]["architecture"] == OTHER
     assert one["ImageData"]["Identity"] == {"Pull": [{"Repository": "docker.io/library/x"}]}
+    assert "Identity" not in next(one for one in shown["Manifests"] if one["ID"] == host.manifest)["ImageData"]
     assert one["ImageData"]["Size"]["Unpacked"] == sum(other.layer_sizes)
     with store.database.reading() as connection:
         from engine.daemon.store import images as table

@@ -27,6 +27,13 @@ def test_registries_are_kept_apart(connection):
     assert table.repositories(connection, "r.io", "sha256:b", 9) == []
 
 
+def test_all_registries_that_have_a_blob(connection):
+    for registry, repository in (("s.io", "b/c"), ("r.io", "one")):
+        table.remember(connection, registry, repository, ["sha256:a"])
+    assert table.everywhere(connection, "sha256:a") == ["s.io/b/c", "r.io/one"]
+    assert table.everywhere(connection, "sha256:b") == []
+
+
 def test_what_was_refused_is_forgotten(connection):
     table.remember(connection, "r.io", "one", ["sha256:a", "sha256:b"])
     table.forget(connection, "r.io", "sha256:a", "one")

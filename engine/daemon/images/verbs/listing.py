@@ -20,6 +20,7 @@ from engine.daemon.images.image import (
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.usedby import UsedBy, User, standing
 from engine.daemon.jsontext import Object
+from engine.daemon.store import blobsources
 from engine.daemon.store import images as table
 from engine.errors import Invalid, NotFound
 from engine.late import TYPE_CHECKING, late
@@ -101,7 +102,7 @@ def inspect_json(
         "RootFS": {"Type": "layers", "Layers": image.diff_ids},
         "Metadata": {"LastTagTime": rfc3339(image.tagged_ns)},
         "Descriptor": entry_of(store, image) if single and image.manifest != image.id else image.descriptor,
-        "Identity": _identity(image),
+        "Identity": _identity(store, image),
     }
     for name in ("Comment", "Created", "Author", "Variant", "OsVersion", "Parent", "Identity"):
         if not shown[name]:
@@ -122,7 +123,7 @@ def manifests_json(store: Catalogue, image: Image, used_by: UsedBy | None, ident
     for digest, entry in {**entries, **more}.items():
         one = here.get(digest)
         summary = _absent(store, entry) if one is None else _present(store, one, entry, containers)
-        if one is not None and identity and (found := _identity(one)):
+        if one is not None and identity and (found := _identity(store, one)):
             summary["ImageData"]["Identity"] = found
         shown.append(summary)
     return shown
@@ -232,11 +233,11 @@ def _size(store: Catalogue, platforms: Sequence[Image]) -> int:
     return sum(layers.values()) + sum(size for _, size in blobs)
 
 
-def _identity(image: Image) -> Object | None:
-    """The `Identity` of the API: the repositories of the image's names; None without a name, or for one built here."""
-    if not image.names or image.parent:
-        return None
-    return {"Pull": [{"Repository": name} for name in _repositories(image)]}
+def _identity(store: Catalogue, image: Image) -> Object | None:
+    """The `Identity` of the API: the repositories that the image was pulled from or pushed to; None without any."""
+    with store.database.reading() as connection:
+        found = blobsources.everywhere(connection, image.manifest)
+    return {"Pull": [{"Repository": name} for name in found]} if found else None
 
 
 def created_seconds(created: str) -> int:
@@ -283,10 +284,6 @@ def _comment(config: Object) -> str:
     history = config.get("history")
     last = history[-1] if isinstance(history, list) and history else {}
     return config.get("comment") or (last.get("comment", "") if isinstance(last, dict) else "")
-
-
-def _repositories(image: Image) -> list[str]:
-    return list(dict.fromkeys(Reference.parse(name).name for name in image.names))
 
 
 def _shared(store: Catalogue) -> set[str]:

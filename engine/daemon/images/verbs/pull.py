@@ -255,7 +255,7 @@ class _Pull:
         blobs = [(part["digest"], part["size"]) for part in (*chain, config_part, *layer_parts)]
         image = self._store.add(session, target, manifest_part["digest"], config, layers, blobs, [self._reference])
         with self._store.database.transaction() as connection:
-            held = [part["digest"] for part in (config_part, *layer_parts)]
+            held = [digest for digest, _ in blobs]
             blobsources.remember(connection, self._reference.domain, self._reference.path, held)
         self._report.line(f"Digest: {target['digest']}")
         fresh = before != (image.id, image.manifest)

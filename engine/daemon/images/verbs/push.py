@@ -189,8 +189,9 @@ class _Push:
         self._blobs(plan)
         for document in plan.documents:
             self._manifest(document, document is plan.documents[-1])
+        held = [*plan.blobs, *(document.part["digest"] for document in plan.documents)]
         with self._store.database.transaction() as connection:
-            blobsources.remember(connection, self._reference.domain, self._reference.path, plan.blobs)
+            blobsources.remember(connection, self._reference.domain, self._reference.path, held)
         name, target = self._reference.tag or self._reference.digest, plan.target
         self._report.line(f"{name}: digest: {target['digest']} size: {target['size']}")
         if self._image is not None and target["digest"] != self._image.id and self._wanted is None:
