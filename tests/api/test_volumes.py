@@ -170,10 +170,23 @@ def test_the_filters(daemon, busybox, volume, container):
     [
         ({"nope": ["x"]}, "invalid filter 'nope'"),
         ({"dangling": ["maybe"]}, "invalid filter 'dangling=[maybe]'"),
+        ({"dangling": ["TRUE"]}, "invalid filter 'dangling=[TRUE]'"),
     ],
 )
 def test_filters_that_cannot_be(daemon, filters, text):
     answer = daemon.request("GET", f"/volumes?filters={quote(json.dumps(filters))}")
+    assert (answer.status, answer.message) == (400, text)
+
+
+@pytest.mark.parametrize(
+    ("all", "text"),
+    [
+        (["x"], "invalid filter 'all': strconv.ParseBool: parsing \"x\": invalid syntax"),
+        (["0", "1"], "invalid filter 'all=[0 1]': only one value is expected"),
+    ],
+)
+def test_which_volumes_to_prune_that_cannot_be(daemon, all, text):
+    answer = daemon.request("POST", f"/volumes/prune?filters={quote(json.dumps({'all': all}))}")
     assert (answer.status, answer.message) == (400, text)
 
 

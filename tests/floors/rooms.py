@@ -138,7 +138,7 @@ ROOMS = {
         "engine.daemon.containers",
         "engine.daemon.images",
         "engine.daemon.network",
-        "engine.daemon.plugins",
+        *("engine.daemon.patterns", "engine.daemon.plugins"),
         "engine.daemon.runtime",
         "engine.daemon.signals",
         "engine.daemon.systemversion",

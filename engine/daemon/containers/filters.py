@@ -11,7 +11,7 @@ from engine.daemon.containers.ports import open_ports
 from engine.daemon.containers.record import Container, State
 from engine.daemon.network.record import Published
 from engine.daemon.parts import ContainerParts
-from engine.daemon.patterns import matcher
+from engine.daemon.patterns import matcher, truth
 from engine.errors import Invalid, NotFound
 from engine.literals import LAST_PORT, integer
 
@@ -21,7 +21,6 @@ Compile = Callable[[ContainerParts, tuple[str, ...]], Match]
 STATUSES = ("created", "running", "paused", "restarting", "removing", "exited", "dead")
 _HEALTH = ("none", "starting", "healthy", "unhealthy")
 _BY_PORT = ("expose", "publish")
-_TRUE, _FALSE = frozenset({"1", "true"}), frozenset({"0", "false"})
 SHOW_ALL = "status"
 """With this filter, the listing shows containers that do not run even without `all`."""
 
@@ -142,9 +141,7 @@ def _isolation(_engine: ContainerParts, _values: tuple[str, ...]) -> Match:
 
 
 def _is_task(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
-    tasks = not _TRUE.isdisjoint(values)
-    if tasks is not _FALSE.isdisjoint(values):
-        raise Invalid(f"invalid filter 'is-task=[{' '.join(values)}]'")
+    tasks = truth("is-task", values)
     # Tasks belong to a swarm, and this engine is never part of one.
     return lambda _container, _state: not tasks
 

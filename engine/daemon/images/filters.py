@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
+from engine.daemon.patterns import truth
 from engine.errors import Invalid
 from engine.late import TYPE_CHECKING, late
 
@@ -22,7 +23,6 @@ else:
 
 Match = Callable[[Image], bool]
 
-_TRUE, _FALSE = ("1", "true", "True", "TRUE", "t", "T"), ("0", "false", "False", "FALSE", "f", "F")
 _SECOND = 1_000_000_000
 # Longer than any name, so a longer pattern can match nothing. It bounds the time of a search.
 _LONGEST_PATTERN = 512
@@ -49,13 +49,6 @@ def created_ns(image: Image) -> int | None:
         return moments.parse(image.created, 0)
     except Invalid:
         return None
-
-
-def truth(name: str, values: Sequence[str]) -> bool:
-    """The one value of a filter as a boolean, in the spellings that Go takes. Raises Invalid."""
-    if len(set(values)) != 1 or values[0] not in _TRUE + _FALSE:
-        raise Invalid(f"invalid filter '{name}=[{' '.join(values)}]'")
-    return values[0] in _TRUE
 
 
 def _dangling(_: Catalogue, values: Sequence[str]) -> Match:

@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.daemon.clock import SECOND, rfc3339
-from engine.daemon.patterns import matcher
+from engine.daemon.patterns import matcher, truth
 from engine.daemon.volumes.store import Volumes
 from engine.daemon.volumes.volume import Volume
 from engine.errors import Invalid
+from engine.literals import boolean
 
 Match = Callable[[Volume], bool]
 # One filter of the API: its values → a function that decides whether a volume passes.
 _Filter = Callable[[Volumes, tuple[str, ...]], Match]
-
-_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 
 def show(volume: Volume) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def unused(volumes: Volumes, filters: dict[str, tuple[str, ...]], all_by_default
     all_by_default: the value of `all` where the client gives none; True for API versions before 1.42, whose clients
         do not know `all` and expect named volumes to be pruned too. Raises Invalid.
     """
-    everything = flag("all", filters.get("all", ()), all_by_default)
+    everything = _all(filters.get("all", ()), all_by_default)
     matches = _matches(volumes, filters, _PRUNE_FILTERS)
     local = [volume for volume in volumes.all() if not volume.options and not volume.remote]
     passing = [volume for volume in local if all(match(volume) for match in matches)]
@@ -64,17 +63,17 @@ def _matches(volumes: Volumes, filters: dict[str, tuple[str, ...]], known: Mappi
     return [known[name](volumes, values) for name, values in filters.items() if values]
 
 
-def flag(name: str, values: tuple[str, ...], default: bool) -> bool:
-    """The value of a filter that is a boolean. Raises Invalid in dockerd's words."""
-    if not values:
-        return default
-    if len(values) > 1 or values[0].lower() not in _BOOLEANS:
-        raise Invalid(f"invalid filter '{name}=[{' '.join(values)}]'")
-    return _BOOLEANS[values[0].lower()]
+def _all(values: tuple[str, ...], default: bool) -> bool:
+    if len(values) > 1:
+        raise Invalid(f"invalid filter 'all=[{' '.join(values)}]': only one value is expected")
+    try:
+        return boolean(values[0]) if values else default
+    except Invalid as error:
+        raise Invalid(f"invalid filter 'all': {error}") from error
 
 
 def _dangling(volumes: Volumes, values: tuple[str, ...]) -> Match:
-    wanted = flag("dangling", values, default=False)
+    wanted = truth("dangling", values)
     return lambda volume: bool(volumes.users(volume.name)) is not wanted
 
 

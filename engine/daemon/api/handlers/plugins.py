@@ -10,19 +10,18 @@ from engine.daemon.api.request import Request
 from engine.daemon.api.schemas import STRING, STRINGS
 from engine.daemon.images.reference import Reference
 from engine.daemon.parts import DaemonParts
+from engine.daemon.patterns import truth
 from engine.errors import Invalid, NotFound, SystemFailure
 
 _FILTERS = ("capability", "enabled")
-_ENABLED = frozenset({"true", "false", "1", "0"})
 _PRIVILEGES = Array(Struct("plugin.Privilege", {"Name": STRING, "Description": STRING, "Value": STRINGS}))
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
     """GET /plugins: the empty list, after a check of the filters."""
     filters = request.query.filters(_FILTERS)
-    enabled = filters.get("enabled", ())
-    if enabled and (len(enabled) > 1 or enabled[0] not in _ENABLED):
-        raise Invalid(f"invalid filter 'enabled=[{' '.join(enabled)}]'")
+    if enabled := filters.get("enabled"):
+        truth("enabled", enabled)
     return Json([])
 
 

@@ -14,6 +14,7 @@ from engine.daemon.images.reference import Reference
 from engine.daemon.images.usedby import UsedBy, User
 from engine.daemon.images.verbs import remove
 from engine.daemon.jsontext import Object
+from engine.daemon.patterns import truth
 from engine.errors import Conflict, Invalid, NotFound
 
 FILTERS = ("dangling", "label", "label!", "until")
@@ -28,7 +29,7 @@ def prune(store: Catalogue, filters: Mapping[str, Sequence[str]], used_by: UsedB
     """
     chosen = dict(filters)
     dangling = chosen.pop("dangling", ())
-    only_dangling = rules.truth("dangling", dangling) if dangling else True
+    only_dangling = truth("dangling", dangling) if dangling else True
     tests = rules.compile_filters(store, chosen, FILTERS)
     if not _running.acquire(blocking=False):
         raise Conflict("a prune operation is already running")

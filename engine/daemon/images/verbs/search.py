@@ -12,6 +12,7 @@ from engine.daemon.images.registry.auth import Authorizer, Credentials
 from engine.daemon.images.registry.reads import Registry
 from engine.daemon.images.registry.transport import CERTIFICATES, ConnectFailure, read_body
 from engine.daemon.jsontext import Object
+from engine.daemon.patterns import truth
 from engine.errors import Invalid, SystemFailure
 from engine.literals import integer
 from engine.settings.every import Settings
@@ -21,7 +22,6 @@ _OFFICIAL_HOST = "index.docker.io"
 _DEFAULT_LIMIT = 25
 _MOST = 100
 _FILTERS = ("is-automated", "is-official", "stars")
-_TRUE, _FALSE = ("1", "true"), ("0", "false")
 _SCOPE = "registry:catalog:search"
 # The fields of one result, in docker's order, with their types.
 _FIELDS = {"star_count": int, "is_official": bool, "name": str, "is_automated": bool, "description": str}
@@ -113,11 +113,7 @@ def _limit(text: str) -> int:
 def _flag(filters: Object, name: str) -> bool | None:
     """The value of a boolean filter, None when it is not given. Raises Invalid."""
     values = filters.get(name)
-    if not values:
-        return None
-    if len(values) == 1 and values[0] in _TRUE + _FALSE:
-        return values[0] in _TRUE
-    raise Invalid(f"invalid filter '{name}=[{' '.join(values)}]'")
+    return truth(name, values) if values else None
 
 
 def _stars(filters: Object) -> int:
