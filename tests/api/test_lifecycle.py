@@ -194,9 +194,10 @@ def threads(daemon: Daemon) -> int:
 
 
 def test_a_bad_condition_is_refused(daemon: Daemon, container: Callable[..., str]) -> None:
-    """The transcript, call 136."""
-    answer = daemon.request("POST", f"/containers/{container('true')}/wait?condition=bogus")
-    assert (answer.status, answer.message) == (400, 'invalid condition: "bogus"')
+    """The transcript, call 136; before the container is looked for."""
+    for name in (container("true"), "nope"):
+        answer = daemon.request("POST", f"/containers/{name}/wait?condition=bogus")
+        assert (answer.status, answer.message) == (400, 'invalid condition: "bogus"')
 
 
 def test_stop_lets_the_process_end_in_order(daemon: Daemon, container: Callable[..., str]) -> None:
@@ -204,6 +205,8 @@ def test_stop_lets_the_process_end_in_order(daemon: Daemon, container: Callable[
     identifier = container("sh", "-c", TRAP)
     daemon.begin(identifier)
     until_output(daemon, identifier, b"ready")
+    answer = daemon.request("POST", f"/containers/{identifier}/stop?signal=BOGUS", checked=False)
+    assert (answer.status, answer.message) == (400, f"cannot stop container: {identifier}: invalid signal: BOGUS")
     assert daemon.request("POST", f"/containers/{identifier}/stop?t=10").status == 204
     assert daemon.inspect(identifier)["State"]["ExitCode"] == 7
     assert frames.stdout(daemon.logs(identifier)) == b"ready\nterm\n"

@@ -55,6 +55,11 @@ def test_what_is_no_new_name_is_refused(
     assert daemon.inspect(one)["Name"] == "/rename-me"
 
 
+def test_a_name_that_is_none_is_refused_before_the_container_is_looked_for(daemon: Daemon) -> None:
+    """As by dockerd; one that is only wrong is refused after that."""
+    assert [rename(daemon, "nope", name).status for name in ("", "%2F", "a")] == [400, 400, 404]
+
+
 def test_a_name_in_use_is_refused(daemon: Daemon, container: Callable[..., str]) -> None:
     """In dockerd's words; nothing has changed."""
     one, two = container(name="rename-one"), container(name="rename-two")

@@ -19,9 +19,7 @@ def rename(engine: ContainerParts, container: Container, name: str) -> None:
 
     Raises Invalid, NotFound for a removed container, Conflict for a name that is in use.
     """
-    name = f"/{name.strip().removeprefix('/')}"
-    if name == "/":
-        raise Invalid("Neither old nor new names may be empty")
+    name = f"/{name.removeprefix('/')}"
     with container.operation:
         if container.removed:
             raise NotFound(f"No such container: {container.id}")

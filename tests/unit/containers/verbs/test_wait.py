@@ -7,7 +7,6 @@ import pytest
 
 from engine.daemon.containers import states
 from engine.daemon.containers.verbs import wait
-from engine.errors import Invalid
 from tests.harness.ready import ready
 from tests.unit.containers.test_states import container
 
@@ -130,11 +129,6 @@ def test_all_who_wait_for_one_end_share_a_descriptor():
     assert results == [(4, "")] * 3 and len(set(descriptors)) == 1
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(descriptors[0])
-
-
-def test_an_unknown_condition_is_refused():
-    with pytest.raises(Invalid, match='invalid condition: "bogus"'):
-        wait.subscribe(container(), "bogus")
 
 
 def test_a_removal_takes_the_error_of_a_failed_start_with_it():

@@ -14,7 +14,7 @@ from engine.daemon.api.streams import around_last
 from engine.daemon.containers.life import current
 from engine.daemon.containers.record import Container
 from engine.daemon.parts import DaemonParts
-from engine.errors import EngineError, Invalid, NotBuilt
+from engine.errors import EngineError, Invalid, NotBuilt, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, integer, natural, quoted
 from engine.sandbox.spec import LARGEST_SIDE
@@ -145,9 +145,10 @@ def start(engine: DaemonParts, request: Request) -> Response:
 
 def wait(engine: DaemonParts, request: Request) -> None:
     """POST /containers/{id}/wait: the head is sent at once, so that a client knows that its wait has begun."""
-    container = _container(engine, request)
-    waiter = waiting.subscribe(container, request.query.text("condition") or "not-running")
-    request.park(_wait(engine, request, waiter))
+    condition = request.query.text("condition") or "not-running"
+    if condition not in waiting.CONDITIONS:
+        raise Invalid(f"invalid condition: {quoted(condition)}")
+    request.park(_wait(engine, request, waiting.subscribe(_container(engine, request), condition)))
 
 
 def _wait(engine: DaemonParts, request: Request, waiter: "waiting.Waiter") -> Generator[int, None, None]:
@@ -217,9 +218,14 @@ def attach(engine: DaemonParts, request: Request) -> None:
 
 def stop(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/stop: signal the container's process, and kill it after the timeout."""
-    query = request.query
+    query, reference = request.query, request.parameters["id"]
     timeout = query.number("t")
-    stopping.stop(engine, _container(engine, request), query.text("signal") or None, timeout)
+    container = _container(engine, request)
+    try:
+        stopping.stop(engine, container, query.text("signal") or None, timeout)
+    except (Invalid, SystemFailure) as error:
+        kind = Invalid if isinstance(error, Invalid) else SystemFailure
+        raise kind(f"cannot stop container: {reference}: {error}") from error
     return Empty()
 
 

@@ -11,7 +11,7 @@ from engine.daemon.containers.verbs import prune as pruning
 from engine.daemon.containers.verbs import rename as renaming
 from engine.daemon.containers.verbs import restart as restarting
 from engine.daemon.parts import DaemonParts
-from engine.errors import EngineError, SystemFailure
+from engine.errors import EngineError, Invalid, SystemFailure
 
 
 def restart(engine: DaemonParts, request: Request) -> Response:
@@ -30,7 +30,10 @@ def restart(engine: DaemonParts, request: Request) -> Response:
 
 def rename(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/rename: give a container another name."""
-    renaming.rename(engine, current.find(engine, request.parameters["id"]), request.query.text("name"))
+    name = request.query.text("name").strip()
+    if name in ("", "/"):
+        raise Invalid("Neither old nor new names may be empty")
+    renaming.rename(engine, current.find(engine, request.parameters["id"]), name)
     return Empty()
 
 
