@@ -56,6 +56,7 @@ DIFFERENCES = (
     meant((238,), "type", "ImagesDeleted", "the recording's host had images of other tests that no name pointed at"),
     meant((239, 240, 241, 244), "text", "", NO_SERVER),
     meant((229,), "text", "message", NO_SERVER),
+    meant((210,), "missing", "Identity", "the recording's image was pulled, and that of the replay is loaded"),
     meant((273,), "type", "NetworksDeleted", "the recording's host had a network of a swarm that it had been in"),
     meant((275, 288), "type", r"Volume.*\[\]\.Labels", "the recording's host had volumes of other tests, with labels"),
     meant((288,), "missing", r"VolumeUsage\.(Reclaimable|TotalSize)", NOTHING_LEFT),
