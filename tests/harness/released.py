@@ -3,6 +3,7 @@
 Run by the test process. The tree is kept below the tests' cache by what its archive is, so it is built once a machine.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -14,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.__main__ import CACHE
+from tests.harness import leaks
 from tests.harness.daemon import PROJECT, Daemon
 
 ARCHIVE = PROJECT / "tests/data/release-before.tar.xz"
@@ -50,6 +52,9 @@ class Changing(Daemon):
     """A daemon of `tree`, which may be another at the next start."""
 
     tree = PROJECT
+    # The cgroups that were there when the release before came. It knows none in hierarchies without a controller of the
+    # engine's, so those of the containers that end with it stay.
+    before_it: frozenset[str] = frozenset()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -66,6 +71,21 @@ class Changing(Daemon):
         self.kill9()
         self.tree = tree
         self.start()
+
+    def start(self, wait: bool = True) -> Daemon:
+        """Start that of the tree, see `Daemon`."""
+        runs = self.exec_root / "containers"
+        if self.tree != PROJECT and runs.is_dir():
+            known = set(os.listdir(runs))
+            self.before_it |= {path for path in leaks.all_cgroups() if Path(path).name in known}
+        return super().start(wait)
+
+    def close(self) -> None:
+        """Remove what is left, see `Daemon`, and the cgroups that the release before has left."""
+        super().close()
+        for path in self.before_it:
+            with contextlib.suppress(FileNotFoundError):  # most are gone: this release has removed them
+                os.rmdir(path)
 
     def runs(self) -> str:
         """The directory from which the running daemon has its modules."""
