@@ -272,7 +272,7 @@ def test_a_stream_that_fails_is_cut_off_without_its_last_chunk(connect):
 
 @pytest.mark.parametrize(
     ("ask", "status"),
-    [(b"Connection: Upgrade\r\nUpgrade: tcp\r\n", 101), (b"", 200), (b"Upgrade: tcp\r\n", 200)],
+    [(b"Connection: Upgrade\r\nUpgrade: tcp\r\n", 101), (b"", 200), (b"Upgrade: tcp\r\n", 101)],
 )
 def test_a_hijacked_connection_is_the_handlers_and_nothing_of_it_was_read(connect, ask, status):
     def take(request):
