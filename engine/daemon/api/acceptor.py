@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 
 from engine.daemon import locks
-from engine.daemon.api.connection import Application, Connection
+from engine.daemon.api.connection import Application, Connection, taking
 from engine.daemon.api.listeners import Listener
 from engine.daemon.api.parking import Parking
 from engine.kernel import memory
@@ -157,16 +157,20 @@ class Acceptor:
         """End the connections, which wait for a request of their clients; False if one of the clients has sent any.
 
         seconds: how long a connection may take to end. Call it after `hold`, when no request is being answered. Nothing
-        that a client sends afterwards is taken: its send fails, so it knows that it has to connect anew.
+        that a client sends afterwards is taken: its send fails, so it knows that it has to connect anew. No request is
+        cut off whose head was taken: of what comes at this very moment only a whole request is.
         """
         poll = select.poll()
-        with self._lock:  # a connection is closed after it was taken off the list under this lock
+        with self._lock, taking:  # a connection is closed after it was taken off the list under this lock
             left = list(self._connections.items())
             for _, (peer, _) in left:
                 poll.register(peer, select.POLLIN)
             if any(told & select.POLLIN and not told & select.POLLHUP for _, told in poll.poll(0)):
                 return False
-            for _, (peer, _) in left:
+            if any(connection.asked for connection, _ in left):
+                return False
+            for connection, (peer, _) in left:
+                connection.parted = True
                 _shut(peer, socket.SHUT_RD)
         until = time.monotonic() + seconds
         for connection, (_, thread) in left:

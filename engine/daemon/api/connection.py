@@ -13,6 +13,7 @@ import os
 import select
 import socket
 import time
+from _thread import allocate_lock
 from collections.abc import Callable, Generator
 
 from engine.daemon import busy
@@ -24,6 +25,9 @@ from engine.kernel import gathered
 from engine.protocols.http import BadRequest, Head, end_of_head, field, parse_head, response_head
 
 log = logging.getLogger(__name__)
+
+taking = allocate_lock()
+"""Held while bytes that have come are taken, and while it is decided that none are to be taken any more."""
 
 Application = Callable[[Request], Response | None]
 
@@ -62,6 +66,8 @@ class Connection:
 
     started: the head of an answer has been sent, or the socket given away
     idle: the connection is between two requests
+    asked: the whole head of a request was taken, and the next is not waited for yet; set under `taking`
+    parted: the client can send no more (`Acceptor.part`); set under `taking`
     parked: its answer waits for something that may never come (see `wait` and `park`)
     hang_up: the events of poll(2) that show that the client is gone
     sleeps_on: the descriptor that a parked answer waits for (see `Request.park`)
@@ -88,6 +94,8 @@ class Connection:
         self.sleeps_on = _NOTHING
         self.started = False
         self.idle = True
+        self.asked = False
+        self.parted = False
         self.parked = False
         self.held: Callable[[], bool] = _never
 
@@ -157,6 +165,7 @@ class Connection:
                 return self._parsed(data[:end])
             self._buffer = data
             self.idle = not data
+            self.asked = False
             if self.idle and self._closing():
                 return None
             # The bytes are only peeked at, then taken up to the end of the head. What follows may belong to a process
@@ -165,7 +174,11 @@ class Connection:
             if not seen:
                 return None
             end = end_of_head(data + seen)
-            taken = self._receive(end - len(data) if end > 0 else len(seen))
+            with taking:
+                if self.parted and not (end > 0 and _is_whole((data + seen)[:end])):
+                    return None
+                taken = self._receive(end - len(data) if end > 0 else len(seen))
+                self.asked = end > 0
             if len(taken) == end and not taken.startswith(b"\r\n"):  # all of a head at once, as nearly always
                 return self._parsed(taken)
             data += taken
@@ -418,7 +431,7 @@ class Connection:
             return Next.END
         if self._buffer or self._closing():
             return Next.SERVE
-        self._unfinished, self.idle = None, True
+        self._unfinished, self.idle, self.asked = None, True, False
         return Next.REST
 
     def give_up(self) -> None:
@@ -450,6 +463,11 @@ class Connection:
     def fileno(self) -> int:
         """The socket's descriptor."""
         return self._socket.fileno()
+
+
+def _is_whole(head: bytes) -> bool:
+    """Whether nothing is to come of this request but what is there."""
+    return head.startswith((b"GET ", b"HEAD ")) and b"upgrade" not in head.lower()
 
 
 def _never() -> bool:
