@@ -1,8 +1,11 @@
 """Tells the operator, line by line, what is brought over, and at the end what could not be taken and why."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 
 from engine.dataclass import dataclass, field
+from engine.errors import EngineError
 from engine.migrate.cloning import Shared
 
 _STEP = 256 << 20
@@ -40,6 +43,19 @@ class Telling:
     def lacks(self, what: str, why: object) -> None:
         """Something was not taken, or not wholly."""
         self.lacking.append((what, str(why)))
+
+    @contextlib.contextmanager
+    def passing_over(self, what: str) -> Iterator[None]:
+        """Name what the context is about, if it cannot be taken, and go on with the next.
+
+        Another program has written its record, and a stranger may have. Whatever is wrong with it concerns it alone.
+        """
+        try:
+            yield
+        except (EngineError, OSError) as error:
+            self.lacks(what, error)
+        except Exception as error:
+            self.lacks(what, f"its record is not of dockerd's form ({type(error).__name__}: {error})")
 
     def progress(self, done: Shared) -> None:
         """Show how far a large tree is, after each quarter of a gigabyte."""

@@ -44,7 +44,7 @@ def bring(source: Source, target: Target, telling: Telling, wanted: set[str]) ->
     for number, identity in enumerate(chosen, 1):
         asked = names.get(identity, [])
         shown = ", ".join(each.familiar for each in asked) or identity[:19]
-        try:
+        with telling.passing_over(f"image {shown}"):
             image = target.image(identity)
             if image is None:
                 telling.line(f"image {shown} ({number} of {len(chosen)}) ...")
@@ -55,8 +55,6 @@ def bring(source: Source, target: Target, telling: Telling, wanted: set[str]) ->
                 telling.found("image", shown)
             for name in target.name(image, asked):
                 telling.lacks(f"the name {name.familiar} of {image.id[:19]}", "another image has it here")
-        except (EngineError, OSError) as error:
-            telling.lacks(f"image {shown}", error)
     if left := len(identities) - len(chosen):
         telling.lacks(f"{left} images without a name", "they are steps of builds, on which other images stand")
 
@@ -65,7 +63,9 @@ def _names(source: Source, telling: Telling) -> dict[str, list[Reference]]:
     """Image's id → the names that it has."""
     try:
         repositories = source.document(f"{_STORE}/repositories.json").get("Repositories")
-    except NotFound:
+    except EngineError as error:
+        if not isinstance(error, NotFound):
+            telling.lacks("the names of the images", error)
         return {}
     found: dict[str, list[Reference]] = {}
     for references in (repositories if isinstance(repositories, dict) else {}).values():

@@ -24,6 +24,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.store import containers as table
 from engine.daemon.tar.trees import remove_path
 from engine.errors import EngineError, Invalid, NotFound
+from engine.literals import INT64
 from engine.migrate import layeredimages, oldlogs, oldmounts
 from engine.migrate.accounting import Telling
 from engine.migrate.cloning import clone
@@ -54,10 +55,8 @@ def bring(source: Source, stored: Containerd | None, target: Target, telling: Te
     there, taken = {each.id for each in known}, {each.name for each in known}
     found = {}
     for identity in source.identifiers(_ROOT):
-        try:
+        with telling.passing_over(f"container {identity[:_SHORT]}"):
             found[identity] = source.document(f"{_ROOT}/{identity}/config.v2.json")
-        except (EngineError, OSError) as error:
-            telling.lacks(f"container {identity[:_SHORT]}", error)
     names = {str(each.get("Name") or "").removeprefix("/"): identity for identity, each in found.items()}
     for identity, document in found.items():
         name = str(document.get("Name") or "").removeprefix("/")
@@ -65,13 +64,10 @@ def bring(source: Source, stored: Containerd | None, target: Target, telling: Te
         if identity in there:
             telling.found("container", shown)
             continue
-        try:
+        with telling.passing_over(f"container {shown}"):
             if naming.check(name) in taken:
                 raise Invalid("another container has its name here")
             _Work(source, stored, target, telling, names).container(identity, document, name)
-        except (EngineError, OSError) as error:
-            telling.lacks(f"container {shown}", error)
-        else:
             taken.add(name)
             telling.took("container", shown)
 
@@ -127,8 +123,11 @@ class _Work:
         unbuilt.refuse(host_config)
         host_config["Links"] = self._links(asked.get("Links") or []) or None
         networking = completing.networking(decoded.get("NetworkingConfig") or {}, host_config["NetworkMode"])
+        if config["Image"]:
+            with contextlib.suppress(NotFound):  # the name may mean nothing by now; what is none is refused
+                self._target.images.find(config["Image"])
         path, arguments = document.get("Path"), document.get("Args") or []
-        if not isinstance(path, str) or not all(isinstance(each, str) for each in arguments):
+        if not isinstance(path, str) or not isinstance(arguments, list) or {*map(type, arguments)} - {str}:
             raise Invalid("it has no command")
         return Container(
             id=identity,
@@ -188,11 +187,14 @@ class _Work:
 
 
 def _moment(text: object) -> int:
-    """A time of dockerd's in nanoseconds; Go's zero time, and what is no time, are 0."""
+    """A time of dockerd's in nanoseconds; Go's zero time, and what is no time, are 0. Raises Invalid."""
     try:
-        return max(moments.parse(text, 0), 0) if isinstance(text, str) and text else 0
+        found = max(moments.parse(text, 0), 0) if isinstance(text, str) and text else 0
     except (Invalid, ValueError):
         return 0
+    if found > INT64[1]:
+        raise Invalid(f"the time {text} in its record is out of range")
+    return found
 
 
 def _state(document: Object) -> State:

@@ -15,7 +15,7 @@ from engine.daemon.network.record import BUILTIN, Network
 from engine.daemon.network.surroundings import Surroundings
 from engine.daemon.store import networks as table
 from engine.dataclass import replace
-from engine.errors import EngineError, Invalid, NotFound
+from engine.errors import Invalid, NotFound
 from engine.migrate.accounting import Telling
 from engine.migrate.newroot import Target
 from engine.migrate.oldroot import IDENTIFIER, Source
@@ -39,15 +39,12 @@ def bring(source: Source, target: Target, telling: Telling) -> None:
         if any(network.name == name for network in known):
             telling.found("network", name)
             continue
-        try:
+        with telling.passing_over(f"network {name}"):
             network = _made(target, record, known)
-        except (EngineError, ValueError) as error:
-            telling.lacks(f"network {name}", error)
-            continue
-        with target.database.transaction(durable=True) as connection:
-            table.save_network(connection, network)
-        known.append(network)
-        telling.took("network", name)
+            with target.database.transaction(durable=True) as connection:
+                table.save_network(connection, network)
+            known.append(network)
+            telling.took("network", name)
 
 
 def _records(source: Source, telling: Telling) -> list[Object]:
@@ -58,9 +55,10 @@ def _records(source: Source, telling: Telling) -> list[Object]:
             for key, value in bucket.values() if bucket is not None else ():
                 if not key.startswith(_KEY) or len(found) == _MOST:
                     continue
-                record = jsontext.parse(value[_INDEX_BYTES:], "record of a network")
-                if isinstance(record, dict):
-                    found.append(record)
+                with telling.passing_over(f"network {key.removeprefix(_KEY).decode('utf-8', 'replace')[:12]}"):
+                    record = jsontext.parse(value[_INDEX_BYTES:], "record of a network")
+                    if isinstance(record, dict):
+                        found.append(record)
     except NotFound:
         pass  # that dockerd had no networks
     except Invalid as error:

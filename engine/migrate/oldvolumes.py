@@ -11,7 +11,7 @@ from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
 from engine.daemon.tar.trees import remove_path
 from engine.daemon.volumes.volume import DRIVER
-from engine.errors import EngineError, Invalid, NotFound
+from engine.errors import Invalid, NotFound
 from engine.migrate.accounting import Telling
 from engine.migrate.cloning import clone
 from engine.migrate.newroot import Target
@@ -30,13 +30,11 @@ def bring(source: Source, target: Target, telling: Telling) -> None:
     for name in source.names(_ROOT, missing=True):
         if not _NAME.fullmatch(name) or name.startswith("metadata.db") or name == "backingFsBlockDev":
             continue
-        try:
+        with telling.passing_over(f"volume {name}"):
             if name in {volume.name for volume in target.volumes.all()}:
                 telling.found("volume", name)
             else:
                 _one(source, target, telling, name, records.get(name, {}))
-        except (EngineError, OSError) as error:
-            telling.lacks(f"volume {name}", error)
     for name, record in records.items():
         if record.get("Driver") not in (None, "", DRIVER):
             telling.lacks(f"volume {name}", f"it is of the volume plugin {record['Driver']}")
@@ -49,9 +47,11 @@ def _records(source: Source, telling: Telling) -> dict[str, Object]:
         with source.bolt(f"{_ROOT}/metadata.db") as file:
             bucket = file.root.bucket(b"volumes")
             for key, value in bucket.values() if bucket is not None else ():
-                record = jsontext.parse(value, "record of a volume")
-                if isinstance(record, dict):
-                    found[key.decode("utf-8", "replace")] = record
+                name = key.decode("utf-8", "replace")
+                with telling.passing_over(f"the labels of volume {name}"):
+                    record = jsontext.parse(value, "record of a volume")
+                    if isinstance(record, dict):
+                        found[name] = record
     except NotFound:
         pass  # no volume was ever made by name
     except Invalid as error:

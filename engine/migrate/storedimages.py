@@ -21,7 +21,7 @@ from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.verbs import load
 from engine.daemon.jsontext import Object
-from engine.errors import EngineError, Invalid, NotFound, SystemFailure
+from engine.errors import Invalid, NotFound, SystemFailure
 from engine.kernel import reasons
 from engine.migrate.accounting import Telling
 from engine.migrate.asked import DOCKERS
@@ -45,12 +45,13 @@ OF_DOCKERD, OF_HOST = "containerd/daemon", "/var/lib/containerd"
 
 
 class Containerd(Root):
-    """The root of a containerd."""
+    """The root of a containerd. broken: names of images whose records are none, and why"""
 
     def __init__(self, path: str) -> None:
         """Raises NotFound."""
         super().__init__(path, "containerd", (_META,))
         self._snapshots: dict[str, str] | None = None
+        self.broken: dict[str, Invalid] = {}
 
     def images(self) -> dict[str, list[str]]:
         """Digest of what names of dockerd's images point at → the names. Raises Invalid."""
@@ -59,8 +60,12 @@ class Containerd(Root):
             with self.bolt(_META) as file:
                 bucket = file.root.bucket(_VERSION, _NAMESPACE, b"images")
                 for key, image in bucket.buckets() if bucket is not None else ():
-                    digest = _text(image.bucket(b"target"), b"digest")
-                    check_digest(digest)
+                    try:
+                        digest = _text(image.bucket(b"target"), b"digest")
+                        check_digest(digest)
+                    except Invalid as error:
+                        self.broken[key.decode("utf-8", "replace")] = error
+                        continue
                     names = found.setdefault(digest, [])
                     if not key.startswith(_DANGLING.encode()):
                         names.append(key.decode("utf-8", "replace"))
@@ -81,14 +86,19 @@ class Containerd(Root):
     def _places(self) -> dict[str, str]:
         with self.bolt(_META) as file:
             bucket = file.root.bucket(_VERSION, _NAMESPACE, b"snapshots", b"overlayfs")
-            names = {_value(one, b"name"): key.decode() for key, one in (bucket.buckets() if bucket else ())}
+            names = {
+                name: key.decode("utf-8", "replace")
+                for key, one in (bucket.buckets() if bucket else ())
+                if (name := one.get(b"name")) is not None
+            }
         with self.bolt(f"{_SNAPSHOTTER}/metadata.db") as file:
             bucket = file.root.bucket(_VERSION, b"snapshots")
-            return {
-                names[name]: f"{_SNAPSHOTTER}/snapshots/{_number(_value(one, b'id'))}/fs"
-                for name, one in (bucket.buckets() if bucket else ())
-                if name in names
-            }
+            found = {}
+            for name, one in bucket.buckets() if bucket else ():
+                with contextlib.suppress(Invalid):  # who asks for this snapshot is told that it is not there
+                    if name in names:
+                        found[names[name]] = f"{_SNAPSHOTTER}/snapshots/{_number(_value(one, b'id'))}/fs"
+            return found
 
 
 def _value(bucket: Bucket | None, key: bytes) -> bytes:
@@ -138,10 +148,12 @@ def found(asked: str, dockerds: str) -> Iterator[Containerd | None]:
 def bring(source: Containerd, target: Target, telling: Telling) -> None:
     """Bring over all of dockerd's images."""
     images = source.images()
+    for key, error in source.broken.items():
+        telling.lacks(f"image {key}", error)
     for number, (digest, texts) in enumerate(images.items(), 1):
         names = _names(texts, telling)
         shown = ", ".join(each.familiar for each in names) or digest[:19]
-        try:
+        with telling.passing_over(f"image {shown}"):
             image = target.image(digest)
             if image is None:
                 telling.line(f"image {shown} ({number} of {len(images)}) ...")
@@ -152,8 +164,6 @@ def bring(source: Containerd, target: Target, telling: Telling) -> None:
                 telling.found("image", shown)
             for name in target.name(image, names):
                 telling.lacks(f"the name {name.familiar} of {image.id[:19]}", "another image has it here")
-        except (EngineError, OSError) as error:
-            telling.lacks(f"image {shown}", error)
 
 
 def _names(texts: list[str], telling: Telling) -> list[Reference]:

@@ -14,7 +14,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.network.record import Endpoint
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass, field
-from engine.errors import NotFound
+from engine.errors import Invalid, NotFound
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # loaded for the containers that have links or mounts, and where sizes are asked for
@@ -155,7 +155,7 @@ class _ImageNames:
             return ""
         try:
             return self._engine.images.find(name).id
-        except NotFound:
+        except (NotFound, Invalid):  # an older `engine migrate` took what is no name
             return ""
 
 
