@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 from urllib.parse import quote_plus
 
@@ -19,7 +19,7 @@ from engine.daemon.buildkit.knownlist import KnownList
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import fsutil
 from engine.daemon.buildkit.messages.fsutil import Packet
-from engine.daemon.buildkit.mirror import Entry, Listing
+from engine.daemon.buildkit.mirror import Entry, Listing, Missing
 from engine.daemon.tar.space import check_room, check_space
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid, SystemFailure, Unavailable
@@ -176,17 +176,16 @@ class _Receiving:
             listing.add(said["stat"])
         return listing
 
-    def fetch(self, files: list[Entry], weight: int) -> None:
+    def fetch(self, missing: Missing, weight: int) -> None:
         """Ask for these, and write what comes. weight: of the mirror, once they are there
 
         The mirror weighs what has come, not what the client says: for a lie, the mirrors of others would be removed.
         """
-        missing = sum(entry.size for entry in files)
-        check_room(self._root, missing)
-        self._there = weight - missing
+        check_room(self._root, missing.size)
+        self._there = weight - missing.size
         self._kept.weighs(self._there)
         try:
-            self._fetch(files)
+            self._fetch(missing.files, missing.count)
         finally:
             self._weigh()
             self._remembered.save(whole=False)
@@ -195,9 +194,7 @@ class _Receiving:
         self._weighed = self._come
         self._kept.weighs(self._there + self._come, used=False)
 
-    def _fetch(self, files: list[Entry]) -> None:
-        waiting = iter(files)
-        left = len(files)
+    def _fetch(self, waiting: Iterator[Entry], left: int) -> None:
         for entry in waiting:
             self._ask(entry)
             if len(self._open) == _AT_A_TIME:

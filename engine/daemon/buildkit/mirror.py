@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import stat
+from array import array
 from collections.abc import Iterator
 
 from engine.daemon.buildkit.messages.fsutil import Stat
@@ -25,7 +26,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_ENTRIES = 2_000_000
 _LONGEST_PATH = 4096
 _PATH = re.compile(r"(?!\.\.?(?:/|\Z))[^/\0]{1,255}(?:/(?!\.\.?(?:/|\Z))[^/\0]{1,255})*")
-_MOST_WORDS = 64 << 20  # characters of all paths and links together
+_MOST_WORDS = 64 << 20  # bytes of all paths and links together
 _BESIDE = 4096  # bytes that a file takes beside its contents
 _LOOK_EACH = 500  # files that are made without a look at the room on the disk
 # Go's FileMode (pkg/io/fs): the kinds of a file, and the bits that stand elsewhere than in stat(2).
@@ -63,42 +64,72 @@ def mode_of(go: int) -> int:
 
 
 class Listing:
-    """The entries that the other side has named, in order. weight: about the bytes that they will take"""
+    """The entries that the other side has named, in order. weight: about the bytes that they will take
+
+    It is kept packed, because a context may have hundreds of thousands of entries. A path is kept as bytes: one odd
+    character makes a text four times as large.
+    """
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
         self.weight = 0
-        self._count = self._words = 0
+        self._words = 0
+        self._numbers: dict[bytes, int] = {}  # by path
+        self._modes, self._sizes, self._times = array("I"), array("q"), array("q")
+        self._links: dict[int, bytes] = {}
 
-    def add(self, said: Stat) -> Entry:
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, said: Stat) -> None:
         """Take the next entry. Raises Invalid."""
-        path, number = said["path"], self._count
-        self._count += 1
-        self._words += len(path) + len(said["linkname"])
+        path, number = said["path"], len(self._numbers)
         _check_path(path)
+        key, link = path.encode(), said["linkname"].encode()
+        self._words += len(key) + len(link)
         try:
             mode = mode_of(said["mode"])
         except Invalid as error:
             raise Invalid(f"{path}: {error}") from error
-        above = path.rpartition("/")[0]
+        above = key.rpartition(b"/")[0]
         if above and not stat.S_ISDIR(self._mode(above)):
             raise Invalid(f"{path}: it is in no directory that was listed")
-        if path in self.entries or self._count > _MOST_ENTRIES or self._words > _MOST_WORDS:
-            raise Invalid(f"{path}: it was listed before" if path in self.entries else "too many files")
-        link = said["linkname"]
+        if key in self._numbers or number >= _MOST_ENTRIES or self._words > _MOST_WORDS:
+            raise Invalid(f"{path}: it was listed before" if key in self._numbers else "too many files")
         if stat.S_ISREG(mode) and link and not stat.S_ISREG(self._mode(link)):
-            raise Invalid(f"{path}: it is another name of {link}, which is no file that was listed")
-        if stat.S_ISLNK(mode) and (not link or "\0" in link or len(link) >= _LONGEST_PATH):
+            raise Invalid(f"{path}: it is another name of {said['linkname']}, which is no file that was listed")
+        if stat.S_ISLNK(mode) and (not link or b"\0" in link or len(said["linkname"]) >= _LONGEST_PATH):
             raise Invalid(f"{path}: a symbolic link to nowhere")
         if said["size"] < 0:
             raise Invalid(f"{path}: a size below zero")
-        found = Entry(number, path, mode, said["size"], said["modTime"], link)
-        self.entries[path] = found
-        self.weight += _BESIDE + (found.size if found.has_data else 0)
-        return found
+        self._numbers[key] = number
+        for column, value in ((self._modes, mode), (self._sizes, said["size"]), (self._times, said["modTime"])):
+            column.append(value)
+        if link:
+            self._links[number] = link
+        self.weight += _BESIDE + (said["size"] if stat.S_ISREG(mode) and not link else 0)
 
-    def _mode(self, path: str) -> int:
-        return self.entries[path].mode if path in self.entries else 0
+    def _mode(self, path: bytes) -> int:
+        number = self._numbers.get(path)
+        return 0 if number is None else self._modes[number]
+
+    def find(self, path: str) -> Entry | None:
+        """The entry of this path."""
+        key = os.fsencode(path)
+        number = self._numbers.get(key)
+        return None if number is None else self._entry(key, number)
+
+    def kind(self, kind: int, last_first: bool = False) -> Iterator[Entry]:
+        """The entries of a kind (S_IFREG and so on)."""
+        entries = reversed(self._numbers.items()) if last_first else iter(self._numbers.items())
+        return (self._entry(*each) for each in entries if stat.S_IFMT(self._modes[each[1]]) == kind)
+
+    def without(self, there: bytearray) -> Iterator[Entry]:
+        """The entries, but those whose numbers are marked."""
+        return (self._entry(*each) for each in self._numbers.items() if not there[each[1]])
+
+    def _entry(self, path: bytes, number: int) -> Entry:
+        link = self._links.get(number, b"").decode()
+        return Entry(number, path.decode(), self._modes[number], self._sizes[number], self._times[number], link)
 
 
 def _check_path(path: str) -> None:
@@ -106,30 +137,37 @@ def _check_path(path: str) -> None:
         raise Invalid(f"{path[:100]!r} is no path of a build context")
 
 
-def settle(root: int, listing: Listing) -> list[Entry]:
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The files that are to be asked for. count: how many; size: bytes in all; files: each, made when its turn comes"""
+
+    count: int
+    size: int
+    files: Iterator[Entry]
+
+
+def settle(root: int, listing: Listing) -> Missing:
     """Remove what the list does not have or has otherwise, make what needs no data; the files that are to be asked for.
 
     root: descriptor of the mirror. Raises OSError.
     """
-    there = _remove(root, listing.entries)
-    wanted, made = [], 0
-    for path, entry in listing.entries.items():
-        if path in there:
-            continue
+    there = _remove(root, listing)
+    count = size = 0
+    for made, entry in enumerate(listing.without(there)):
         if made % _LOOK_EACH == 0:
             check_space(root)
-        made += 1
         if entry.has_data:
-            wanted.append(entry)
+            count, size = count + 1, size + entry.size
         else:
-            with _parent(root, path) as (above, name):
+            there[entry.number] = True
+            with _parent(root, entry.path) as (above, name):
                 _make(above, name, entry)
-    return wanted
+    return Missing(count, size, listing.without(there))
 
 
-def _remove(root: int, entries: dict[str, Entry]) -> set[str]:
-    """Remove what is there and is not to be; the paths that stay. No directory is entered that goes anyway."""
-    waiting, there = [""], set[str]()
+def _remove(root: int, listing: Listing) -> bytearray:
+    """Remove what is there and is not to be; a mark for each entry that stays. No directory is entered that goes."""
+    waiting, there = [""], bytearray(len(listing))
     while waiting:
         directory = waiting.pop()
         fd = open_beneath(root, directory, _DIRECTORY, no_symlinks=True)
@@ -139,9 +177,9 @@ def _remove(root: int, entries: dict[str, Entry]) -> set[str]:
             for name in names:
                 path = f"{directory}/{name}" if directory else name
                 seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                entry = entries.get(path)
+                entry = listing.find(path)
                 if entry is not None and _is_same(fd, name, seen, entry):
-                    there.add(path)
+                    there[entry.number] = True
                     if stat.S_ISDIR(seen.st_mode):
                         waiting.append(path)
                 elif stat.S_ISDIR(seen.st_mode):
@@ -213,12 +251,11 @@ def close(fd: int, entry: Entry) -> os.stat_result:
 
 def finish(root: int, listing: Listing) -> None:
     """Make the further names of files, and give directories their modes and times, the deepest first. Raises OSError"""
-    for path, entry in listing.entries.items():
-        if stat.S_ISREG(entry.mode) and entry.link:
-            with _parent(root, path) as (above, name), _parent(root, entry.link) as (other, first):
+    for entry in listing.kind(stat.S_IFREG):
+        if entry.link:
+            with _parent(root, entry.path) as (above, name), _parent(root, entry.link) as (other, first):
                 os.link(first, name, src_dir_fd=other, dst_dir_fd=above, follow_symlinks=False)
-    for path, entry in reversed(listing.entries.items()):
-        if stat.S_ISDIR(entry.mode):
-            with _parent(root, path) as (above, name):
-                os.chmod(name, stat.S_IMODE(entry.mode), dir_fd=above)
-                os.utime(name, ns=(entry.time_ns, entry.time_ns), dir_fd=above)
+    for entry in listing.kind(stat.S_IFDIR, last_first=True):
+        with _parent(root, entry.path) as (above, name):
+            os.chmod(name, stat.S_IMODE(entry.mode), dir_fd=above)
+            os.utime(name, ns=(entry.time_ns, entry.time_ns), dir_fd=above)
