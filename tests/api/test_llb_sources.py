@@ -1,8 +1,10 @@
 """Sources of graphs of operations (LLB) that come from servers: files, git repositories, and what is wrong of them."""
 
+import contextlib
 import hashlib
 import json
 import shutil
+import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,7 @@ from tests.harness.registry import Registry
 
 DATA = b"of the server\n"
 SUM = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
+HOST_NETWORK = ["network.host"]
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def pages(daemon: Daemon, world: Any) -> Iterator[str]:
 def test_a_file_of_a_server(daemon: Daemon, pages: str, path: str, attrs: dict[str, str], name: str, mode: int) -> None:
     writer = Writer()
     source = writer.add({"source": {"identifier": pages + path, "attrs": attrs}})
-    with frontend(daemon) as asked:
+    with frontend(daemon, Entitlements=HOST_NETWORK) as asked:
         ref = asked.solve(writer.definition(source))
         (found,) = asked("ReadDir", {"Ref": ref, "DirPath": "/"})["entries"]
         assert (found["path"], found["mode"] & 0o777) == (name, mode)
@@ -72,8 +75,46 @@ def test_a_file_of_a_server(daemon: Daemon, pages: str, path: str, attrs: dict[s
 def test_a_file_that_is_not_what_was_asked_for(daemon: Daemon, pages: str, attrs: dict[str, str], words: str) -> None:
     writer = Writer()
     source = writer.add({"source": {"identifier": f"{pages}/d/file.txt", "attrs": attrs}})
-    with frontend(daemon) as asked, pytest.raises(EngineError, match=words):
+    with frontend(daemon, Entitlements=HOST_NETWORK) as asked, pytest.raises(EngineError, match=words):
         asked.solve(writer.definition(source), Evaluate=True)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "127.1.2.3", "2130706433", "[::1]", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]"]
+)
+def test_the_hosts_loopback_interface_is_out_of_reach(daemon: Daemon, pages: str, host: str) -> None:
+    """Whether something listens there is not told either."""
+    port = pages.rpartition(":")[2]
+    with frontend(daemon) as asked:
+        for url in (f"http://{host}:{port}/d/file.txt", f"http://{host}:1/", f"https://{host}:{port}/"):
+            writer = Writer()
+            source = {"identifier": url, "attrs": {}}
+            made = writer.definition(writer.add({"source": source}))
+            with pytest.raises(EngineError, match=r"with the entitlement network\.host only"):
+                asked.solve(made, Evaluate=True)
+            with pytest.raises(EngineError, match=r"with the entitlement network\.host only"):
+                asked("ResolveSourceMeta", {"Source": source})
+
+
+def test_no_other_server_leads_to_the_hosts_loopback_interface(daemon: Daemon, pages: str, world: Any) -> None:
+    outer = "198.51.100.7"
+
+    def address(change: str) -> None:
+        subprocess.run(world.namespaces.command(["ip", "address", change, f"{outer}/32", "dev", "lo"]), check=True)
+
+    moved = {"/moved": (302, {"Location": f"{pages}/d/file.txt"}, b""), "/here": (200, {}, DATA)}
+    with contextlib.ExitStack() as stack:
+        address("add")
+        stack.callback(address, "del")
+        url = stack.enter_context(web.serving(moved, world.namespaces.socket(), outer))
+        writer = Writer()
+        away, here = (writer.add({"source": {"identifier": url + path, "attrs": {}}}) for path in moved)
+        with frontend(daemon) as asked:
+            assert asked.solve(writer.definition(here), Evaluate=True)
+            with pytest.raises(EngineError, match=r"network\.host only"):
+                asked.solve(writer.definition(away), Evaluate=True)
+        with frontend(daemon, Entitlements=HOST_NETWORK) as asked:
+            assert asked.solve(writer.definition(away), Evaluate=True)
 
 
 @pytest.fixture
@@ -126,7 +167,7 @@ def test_a_repository_that_there_cannot_be(daemon: Daemon, identifier: str, attr
 
 def test_what_is_asked_about_a_file(daemon: Daemon, pages: str) -> None:
     """Its digest, also another one than of the file alone, and its name."""
-    with frontend(daemon) as asked:
+    with frontend(daemon, Entitlements=HOST_NETWORK) as asked:
         source = {"identifier": f"{pages}/d/file.txt", "attrs": {}}
         told = asked("ResolveSourceMeta", {"Source": source})["HTTP"]
         assert (told["Checksum"], told["Filename"], told["LastModified"]) == (SUM, "file.txt", None)

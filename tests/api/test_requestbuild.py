@@ -63,6 +63,12 @@ def test_a_context_in_the_body_is_built(daemon: Daemon, busybox: str) -> None:
     daemon.request("DELETE", f"/images/{name}:b?force=1")
 
 
+def test_the_hosts_network_is_allowed_to_whoever_asks_for_it(daemon: Daemon, busybox: str) -> None:
+    """This API has no entitlements; the network says it."""
+    answer = ask(daemon, f"FROM busybox\nRUN ls /sys/class/net; echo {unique()}\n", networkmode="host")
+    assert "lo\n" in written(answer) and image(answer)
+
+
 def test_the_image_that_was_made_is_told(daemon: Daemon, busybox: str) -> None:
     """As the classic builder tells it, whether the image has a name or none."""
     began = time.time()

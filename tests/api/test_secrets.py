@@ -69,9 +69,9 @@ class Asker:
         return url.replace("://", f"://user:{WORD}-{name}@", 1)
 
     def build(self, dockerfile: str = "FROM scratch\n", **query: object) -> None:
-        """Build it with the classic builder and with BuildKit."""
-        for version in ("1", "2"):
-            self("POST", "/build", context({"Dockerfile": dockerfile}), TAR, version=version, **query)
+        """Build it with the classic builder and with BuildKit, also where that may reach the pages."""
+        for how in ({"version": "1"}, {"version": "2"}, {"version": "2", "networkmode": "host"}):
+            self("POST", "/build", context({"Dockerfile": dockerfile}), TAR, **how, **query)
 
 
 def _git_context(ask: Asker) -> None:

@@ -31,6 +31,8 @@ PAGES: web.Pages = {
     "/Dockerfile": (200, {"Content-Type": "text/plain"}, b"FROM busybox\nRUN echo of a text\n"),
 }
 
+ALLOWED = ("--allow", "network.host")  # the pages are on the host's loopback interface
+
 Served = Callable[[web.Pages], str]
 
 
@@ -42,7 +44,7 @@ def test_a_file_is_added_whose_checksum_is_right(buildx: Building, docker: Clien
         f"ADD --checksum={SUM} --chown=7:8 --chmod=640 {url}/moved /y",
         "RUN stat -c '%n %a %u:%g %Y' /x/file.txt /y",
     )
-    output = told(buildx("build", "-t", tag, "."))
+    output = told(buildx("build", *ALLOWED, "-t", tag, "."))
     assert re.findall(r"^#\d+ \d+\.\d+ (/.*)$", output, re.MULTILINE) == [
         "/x/file.txt 600 0:0 1000000000",
         "/y 640 7:8 1000000000",
@@ -54,21 +56,21 @@ def test_a_file_that_is_another_is_refused_with_its_line(buildx: Building, serve
     """Also where the cache has the file already."""
     url = served(PAGES)
     buildx.write(f"ADD --checksum={SUM} {url}/d/file.txt /x")
-    told(buildx("build", "."))
+    told(buildx("build", *ALLOWED, "."))
     buildx.write(f"ADD --checksum={OTHER} {url}/d/file.txt /x")
-    output = told(buildx("build", "."), 1)
+    output = told(buildx("build", *ALLOWED, "."), 1)
     assert f"digest mismatch {SUM}: {OTHER}" in output, output
     assert re.search(r"^ +3 \| >>> ADD --checksum", output, re.MULTILINE), output
     changed = served({"/d/file.txt": (200, {}, b"another\n")})
     buildx.write(f"ADD --checksum={SUM} {changed}/d/file.txt /x")
-    assert "digest mismatch sha256:" in told(buildx("build", "."), 1)
+    assert "digest mismatch sha256:" in told(buildx("build", *ALLOWED, "."), 1)
 
 
 def test_a_file_that_is_not_there_is_told(buildx: Building, served: Served) -> None:
     url = served(PAGES)
     for path, words in (("/none", "404"), ("/gone", "410")):
         buildx.write(f"ADD {url}{path} /x")
-        output = told(buildx("build", "."), 1)
+        output = told(buildx("build", *ALLOWED, "."), 1)
         assert f"{url}{path}" in output and words in output, output
 
 
@@ -76,11 +78,11 @@ def test_what_has_changed_on_the_server_is_added_anew(buildx: Building, served: 
     pages: web.Pages = {"/file": (200, {"ETag": '"1"'}, b"one\n")}
     url = served(pages)
     buildx.write(f"ADD {url}/file /x", "RUN cat /x")
-    assert re.search(r"^#\d+ \d+\.\d+ one$", told(buildx("build", ".")), re.MULTILINE)
-    again = told(buildx("build", "."))
+    assert re.search(r"^#\d+ \d+\.\d+ one$", told(buildx("build", *ALLOWED, ".")), re.MULTILINE)
+    again = told(buildx("build", *ALLOWED, "."))
     assert re.search(r"^#(\d+) \[\d/\d\] RUN cat /x\n#\1 CACHED$", again, re.MULTILINE), again
     pages["/file"] = (200, {"ETag": '"2"'}, b"two\n")
-    assert re.search(r"^#\d+ \d+\.\d+ two$", told(buildx("build", ".")), re.MULTILINE)
+    assert re.search(r"^#\d+ \d+\.\d+ two$", told(buildx("build", *ALLOWED, ".")), re.MULTILINE)
 
 
 def test_a_file_is_a_context_by_name(buildx: Building, served: Served) -> None:
@@ -89,28 +91,39 @@ def test_a_file_is_a_context_by_name(buildx: Building, served: Served) -> None:
     run = "RUN --mount=from=tar,target=/m ls /c; cat /c/context; sha256sum /m/context"
     buildx.write("COPY --from=text . /c", run)
     options = ("--build-context", f"text={url}/d/file.txt", "--build-context", f"tar={url}/context.tar")
-    output = told(buildx("buildx", "build", *options, "."))
+    output = told(buildx("buildx", "build", *ALLOWED, *options, "."))
     whole = f"{hashlib.sha256(CONTEXT).hexdigest()}  /m/context"
     assert re.findall(r"^#\d+ \d+\.\d+ (.+)$", output, re.MULTILINE) == ["context", "of the server", whole], output
-    words = told(buildx("buildx", "build", *options, "--build-context", f"text={url}/none", "."), 1)
+    words = told(buildx("buildx", "build", *ALLOWED, *options, "--build-context", f"text={url}/none", "."), 1)
     assert f"{url}/none" in words and "404" in words, words
 
 
 @pytest.mark.parametrize("path", ["/context.tar.gz", "/context.tar"])
 def test_an_archive_is_the_context(buildx: Building, served: Served, path: str) -> None:
     url = served(PAGES)
-    output = told(buildx("build", "--no-cache", f"{url}{path}"))
+    output = told(buildx("build", *ALLOWED, "--no-cache", f"{url}{path}"))
     assert re.search(r"^#\d+ \d+\.\d+ of the archive$", output, re.MULTILINE), output
-    output = told(buildx("build", "--no-cache", "-f", "sub/Dockerfile", f"{url}{path}"))
+    output = told(buildx("build", *ALLOWED, "--no-cache", "-f", "sub/Dockerfile", f"{url}{path}"))
     assert re.search(r"^#\d+ \d+\.\d+ of a directory$", output, re.MULTILINE), output
 
 
 def test_a_text_is_a_dockerfile_without_a_context(buildx: Building, served: Served) -> None:
-    output = told(buildx("build", f"{served(PAGES)}/Dockerfile"))
+    output = told(buildx("build", *ALLOWED, f"{served(PAGES)}/Dockerfile"))
     assert re.search(r"^#\d+ \d+\.\d+ of a text$", output, re.MULTILINE), output
 
 
 def test_a_context_that_is_not_there_is_told(buildx: Building, served: Served) -> None:
     url = served(PAGES)
-    output = told(buildx("build", f"{url}/none"), 1)
+    output = told(buildx("build", *ALLOWED, f"{url}/none"), 1)
     assert f"{url}/none" in output and "404" in output, output
+
+
+def test_the_hosts_loopback_interface_is_out_of_reach_unless_the_client_allows_it(
+    buildx: Building, served: Served
+) -> None:
+    """For the Dockerfile, and for a context, which a frontend may name as well as the client."""
+    url = served(PAGES)
+    buildx.write(f"ADD {url}/d/file.txt /x")
+    for words in ((".",), (f"{url}/Dockerfile",), (".", "--build-context", f"busybox={url}/context.tar")):
+        output = told(buildx("buildx", "build", *words), 1)
+        assert "reaches the host's loopback interface with the entitlement network.host only" in output, output

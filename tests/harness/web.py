@@ -15,8 +15,8 @@ class _Server(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, pages: Pages, listener: socket.socket) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler, bind_and_activate=False)
+    def __init__(self, pages: Pages, listener: socket.socket, host: str) -> None:
+        super().__init__((host, 0), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
         self.pages = pages
@@ -39,13 +39,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(pages: Pages, listener: socket.socket | None = None) -> Iterator[str]:
+def serving(pages: Pages, listener: socket.socket | None = None, host: str = "127.0.0.1") -> Iterator[str]:
     """The server's URL, while it serves."""
-    server = _Server(pages, listener or socket.socket())
+    server = _Server(pages, listener or socket.socket(), host)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http://{host}:{server.server_address[1]}"
     finally:
         server.shutdown()
         thread.join()

@@ -90,6 +90,7 @@ class Fetching:
     giver: gives secrets for a repository; keep_git_dir: git's own files stay in the context
     subdir: the directory of it that is the context, empty for all of it
     dockerfile: the Dockerfile is to be read; it may come from elsewhere
+    loopback: the URL may be on the host's loopback interface
     """
 
     progress: Progress | None = None
@@ -98,6 +99,7 @@ class Fetching:
     keep_git_dir: bool = False
     subdir: str = ""
     dockerfile: bool = True
+    loopback: bool = True
 
 
 @contextlib.contextmanager
@@ -183,7 +185,7 @@ def _filled(root: int, body: Source, remote: str, dockerfile: str, how: Fetching
         raise SystemFailure(f"remoteURL ({remote}) could not be recognized as URL")
     with contextlib.ExitStack() as stack:
         try:
-            answer = stack.enter_context(web.opened(remote, check=how.check))
+            answer = stack.enter_context(web.opened(remote, check=how.check, loopback=how.loopback))
         except EngineError as error:
             how.check()
             raise type(error)(f"error downloading remote context {remote}: {error}") from error

@@ -11,7 +11,7 @@ from engine.daemon.build.copying.prepare import Prepared
 from engine.daemon.build.copying.request import Base, Request
 from engine.daemon.build.graph.node import digest
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.build.graph.work import HOST_NETWORK, Work
 from engine.daemon.build.localtree import Local
 from engine.daemon.images.layers import merged
 from engine.daemon.tar.chunkstream import Stream
@@ -79,7 +79,14 @@ class Copying:
             told = work.told.downloading("Downloading")
             keep = self.request.keep_git_dir
             found = fetching.fetch(
-                url, self.checksum, work.scratch, told, giver=work.giver, check=work.check, keep_git_dir=keep
+                url,
+                self.checksum,
+                work.scratch,
+                told,
+                giver=work.giver,
+                check=work.check,
+                keep_git_dir=keep,
+                loopback=work.may(HOST_NETWORK),
             )
         work.told.downloaded()
         return found

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from engine.daemon.build import cdigrants, mounting, stepgroups
 from engine.daemon.build.graph.node import Value, chains, digest
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.build.graph.work import HOST_NETWORK, Work
 from engine.daemon.build.mounting import Mount, Mounted
 from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
@@ -40,7 +40,7 @@ _PIECE = 64 * 1024
 _SEEN = ("CgroupParent", "ShmSize", "Ulimits")
 _AGENT = "SSH_AUTH_SOCK"  # the variable in which programs look for their agent
 # The entitlement that each way out of the sandbox needs, by BuildKit's names.
-INSECURE, HOST_NETWORK = "security.insecure", "network.host"
+INSECURE = "security.insecure"
 SANDBOX = "buildkitsandbox"
 """The name of the host that each command of a build by BuildKit sees, unless the build says another."""
 
@@ -124,7 +124,7 @@ def check_allowed(work: Work, network: str, security: str) -> None:
     """Raise Forbidden for what the build has no entitlement to. network, security: as of a `Command`"""
     wanted = {INSECURE: security == "insecure", HOST_NETWORK: network == "host"}
     for name, needed in wanted.items():
-        if needed and work.allowed is not None and name not in work.allowed:
+        if needed and not work.may(name):
             raise Forbidden(f"{name} is not allowed")
 
 

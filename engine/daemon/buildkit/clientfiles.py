@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from engine.daemon.build import mirrors
 from engine.daemon.build.context import Context, Fetching, opened, scratch, text_of
+from engine.daemon.build.graph.work import HOST_NETWORK
 from engine.daemon.buildkit import filesync, methods, sessions, told, uploads
 from engine.daemon.buildkit.calling import Outgoing
 from engine.daemon.buildkit.jobs import Job
@@ -62,6 +63,7 @@ class ClientFiles:
                     self._asked.keep_git_dir,
                     self._asked.subdir,
                     not self._asked.own_dockerfile,
+                    HOST_NETWORK in self._job.allowed,
                 )
                 context = opened(self._data_root, body or _Nothing(), remote, self._asked.filename, how)
                 return self._held.enter_context(context)

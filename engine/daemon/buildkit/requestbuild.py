@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from engine.annotating import Protocol
 from engine.daemon import jsontext
 from engine.daemon.build.context import Source
+from engine.daemon.build.graph.work import HOST_NETWORK
 from engine.daemon.build.options import Query
 from engine.daemon.buildkit import controlservice, uploads, wishes
 from engine.daemon.buildkit.jobs import Job
@@ -81,6 +82,7 @@ def read(query: Query) -> Asked:
         "Frontend": wishes.NAME,
         "FrontendAttrs": _attributes(query, arguments),
         "Exporters": _exporters(query),
+        "Entitlements": [HOST_NETWORK] if query.text("networkmode") == "host" else [],
         "Cache": {"Exports": _inline(arguments), "Imports": _imports(query)},
     }
     return Asked(solve, id.removeprefix(f"{_UPLOAD}:"), upload, query.text("remote"), query.flag("q"))

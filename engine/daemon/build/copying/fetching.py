@@ -75,6 +75,7 @@ def fetch(
     giver: Giver | None = None,
     check: Callable[[], None] = _never,
     keep_git_dir: bool | None = None,
+    loopback: bool = True,
 ) -> Fetched:
     """Fetch what a URL names into the scratch directory. Raises NotFound, SystemFailure, Invalid, Unavailable.
 
@@ -82,6 +83,7 @@ def fetch(
     progress: takes (bytes so far, bytes in all or -1); shown: the instruction's name for error texts
     giver: gives secrets for a repository; check: raises once nobody waits any more; any thread may call it
     keep_git_dir: whether the files of git stay with those of a repository; None where the instruction does not say
+    loopback: a file may be on the host's loopback interface
     """
     if is_repository(url):
         try:
@@ -94,7 +96,7 @@ def fetch(
     if checksum and (algorithm != "sha256" or len(wanted) != 64 or wanted.strip("0123456789abcdef")):
         raise Invalid(f"{shown} failed: invalid checksum {checksum!r}: it must be sha256: and 64 hexadecimal digits")
     try:
-        with remote.opened(url, check=check) as answer:
+        with remote.opened(url, check=check, loopback=loopback) as answer:
             stored = f"fetched-{time.monotonic_ns()}"
             total = _stored(answer, scratch, stored, progress)
             name = _name(url, answer.header("Content-Disposition"))

@@ -13,6 +13,9 @@ from engine.daemon.build.graph.telling import Telling
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass
 
+HOST_NETWORK = "network.host"
+"""The entitlement of a build that may be in the host's network, its loopback interface included."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -75,3 +78,7 @@ class Work:
     giver: Giver | None = None
     allowed: frozenset[str] | None = frozenset()
     kept: Kept = _unkept
+
+    def may(self, entitlement: str) -> bool:
+        """Whether the build has it, or needs none."""
+        return self.allowed is None or entitlement in self.allowed

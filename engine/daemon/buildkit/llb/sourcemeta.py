@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from engine.daemon.build.copying import fetching
 from engine.daemon.build.git import checkout
+from engine.daemon.build.graph.work import HOST_NETWORK
 from engine.daemon.buildkit import authority, layoutsource, policyreading, sessions
 from engine.daemon.buildkit.clientstore import ClientStore
 from engine.daemon.buildkit.faultwords import words_of
@@ -141,7 +142,14 @@ def _web(
     if request is not None and (request["Algo"] not in _ALGORITHMS or len(request["Suffix"]) > _LONGEST_SUFFIX):
         raise Invalid(f"unsupported checksum algorithm {request['Algo']}, or a suffix of more than {_LONGEST_SUFFIX}")
     scratch = job.workroom(engine).scratch
-    found = fetching.fetch(wanted.url, wanted.checksum, scratch, shown="http source", check=job.check)
+    found = fetching.fetch(
+        wanted.url,
+        wanted.checksum,
+        scratch,
+        shown="http source",
+        check=job.check,
+        loopback=HOST_NETWORK in job.allowed,
+    )
     try:
         seconds = os.stat(found.stored, dir_fd=scratch).st_mtime_ns // 1_000_000_000
         told: gateway.ResolveSourceHTTPResponse = {

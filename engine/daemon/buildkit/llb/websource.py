@@ -12,7 +12,7 @@ from engine.daemon.build.copying import fetching
 from engine.daemon.build.copying.fetching import Fetched
 from engine.daemon.build.graph.node import digest
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.build.graph.work import HOST_NETWORK, Work
 from engine.daemon.buildkit.llb import layered
 from engine.daemon.tar.writer import Chunk, Packer
 from engine.dataclass import dataclass
@@ -56,7 +56,15 @@ class WebSource:
         """Download the file. Raises NotFound, SystemFailure, Invalid."""
         with work.waiting():
             told = work.told.downloading("downloading", redacted(self.url))
-            fetched = fetching.fetch(self.url, self.checksum, work.scratch, told, shown="http source", check=work.check)
+            fetched = fetching.fetch(
+                self.url,
+                self.checksum,
+                work.scratch,
+                told,
+                shown="http source",
+                check=work.check,
+                loopback=work.may(HOST_NETWORK),
+            )
             work.told.downloaded()
         try:
             return (layered.tree(work.keeper, self._chunks(fetched), work.check),)

@@ -80,13 +80,15 @@ def opened(
     most: int = LARGEST,
     progress: Callable[[int], None] = _untold,
     check: Callable[[], None] = _never,
+    loopback: bool = True,
 ) -> Iterator[Remote]:
     """The file at `url`, also through redirects. check: raises once nobody waits any more; a thread of its own asks it
 
+    loopback: it may be on the host's loopback interface
     Raises Invalid, SystemFailure, NotFound in words of Go's client, and what `check` raises.
     """
     shown = url
-    with contextlib.closing(Transport()) as connections, _given_up(connections, check):
+    with contextlib.closing(Transport(loopback=loopback)) as connections, _given_up(connections, check):
         for _ in range(_MOST_REDIRECTS):
             answer = _get(connections, url)
             place = answer.headers.get("Location")

@@ -128,6 +128,9 @@ def agent(client: str = "") -> str:
     return f"{own} UpstreamClient({told})" if told else own
 
 
+_NO_LOOPBACK = "a build reaches the host's loopback interface with the entitlement network.host only"
+
+
 class Sender(Protocol):
     """A request's body that writes itself to the socket, and may do so again when the request is repeated."""
 
@@ -138,11 +141,14 @@ class Sender(Protocol):
 
 
 class Transport:
-    """The connections of one pull or push. Each thread has its own, so no answer waits for another thread's."""
+    """The connections of one pull or push. Each thread has its own, so no answer waits for another thread's.
 
-    def __init__(self, client: str = "") -> None:
-        """client: what the daemon's client calls itself, which registries are told; empty for none"""
-        self._agent = agent(client)
+    client: what the daemon's client calls itself, which registries are told; empty for none
+    loopback: the host's loopback interface may be asked; a proxy of the daemon's may be there in any case
+    """
+
+    def __init__(self, client: str = "", loopback: bool = True) -> None:
+        self._agent, self._loopback = agent(client), loopback
         self._local = threading.local()
         self._lock = threading.Lock()
         self._all: list[http.client.HTTPConnection] = []
@@ -214,7 +220,7 @@ class Transport:
 
     def _connect(self, origin: Origin, proxy: Proxy | None) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection(origin.host, origin.port, timeout=paced.SILENCE_SECONDS)
-        plain = _dial(origin.host, origin.port) if proxy is None else _dial_proxy(proxy)
+        plain = _dial(origin.host, origin.port, self._loopback) if proxy is None else _dial_proxy(proxy)
         try:
             if origin.scheme == "https":
                 if proxy is not None:
@@ -358,8 +364,11 @@ def _shut(connection: socket.socket) -> None:
             raise
 
 
-def _dial(host: str, port: int) -> socket.socket:
-    """A connection to the first address of `host` that accepts one. Raises the ConnectFailure of the first address."""
+def _dial(host: str, port: int, loopback: bool = True) -> socket.socket:
+    """A connection to the first address of `host` that accepts one. Raises the ConnectFailure of the first address.
+
+    loopback: the address may be one of the host's loopback interface
+    """
     try:
         found = outside.call(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except (OSError, UnicodeError) as error:  # UnicodeError: IDNA does not take the name, so no host has it
@@ -367,6 +376,9 @@ def _dial(host: str, port: int) -> socket.socket:
     first: ConnectFailure | None = None
     for family, kind, protocol, _, address in found:
         shown = f"[{address[0]}]:{port}" if family == socket.AF_INET6 else f"{address[0]}:{port}"
+        if not loopback and _is_loopback(str(address[0])):
+            first = first or ConnectFailure(f"dial tcp {shown}: {_NO_LOOPBACK}")
+            continue
         connection = outside.call(functools.partial(socket.socket, family, kind, protocol))
         try:
             connection.settimeout(_CONNECT_SECONDS)
@@ -379,6 +391,15 @@ def _dial(host: str, port: int) -> socket.socket:
             connection.close()
             first = first or ConnectFailure(f"dial tcp {shown}: connect: {reasons.of(error.errno or errno.EIO)}")
     raise first or ConnectFailure(f"dial tcp: lookup {host}: no such host")
+
+
+def _is_loopback(text: str) -> bool:
+    """Whether connect(2) leads to the loopback interface, as it does for the addresses that mean any, too."""
+    import ipaddress  # imported late: most requests ask for no such check
+
+    address = ipaddress.ip_address(text.partition("%")[0])
+    inner = (isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped) or address
+    return inner.is_loopback or inner.is_unspecified
 
 
 def _tls(origin: Origin) -> ssl.SSLContext:
