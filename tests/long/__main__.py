@@ -13,8 +13,9 @@ Started by `python3 -m tests --long`, which puts what is needed into the tests' 
     musl        tests/api with daemons on a Python of musl, and a host of BusyBox; only when it is named
     guest       tests/api as root, `user` and `clients` in a guest, which takes hours; only when it is named
     usermode    the same on a Linux that is a program, which takes fewer; only when it is named
+    dockerd     a current dockerd, built first, and this engine are sent the same calls; only when it is named
 
-Without a name all but the last eight are done. The first input that is answered by anything but a refusal, or that
+Without a name all but the last nine are done. The first input that is answered by anything but a refusal, or that
 leaves something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long
 TARGET FILE` asks it again.
 """
@@ -27,7 +28,7 @@ import sys
 import tempfile
 
 from tests.__main__ import NO_TESTS, SUCCESS, workers
-from tests.long import c, guest, musl, parsers
+from tests.long import c, current, guest, musl, parsers
 
 ARCHIVES = ("load", "layer")
 JOBS = {"archives": ARCHIVES, "parsers": tuple(parsers.TARGETS), "c": c.TARGETS}
@@ -42,7 +43,7 @@ TESTS = {
     "driver": ("tests/clients/test_buildx_driver.py", {"ENGINE_TEST_DRIVER": "1"}),
 }
 MUSL = "musl"
-OTHERS = (MUSL, guest.NAME, guest.USERMODE)
+OTHERS = (MUSL, guest.NAME, guest.USERMODE, current.NAME)
 # What the guest runs: tests/api as root, and two of the jobs.
 IN_THE_GUEST = [("root", "tests/api", {}), *((name, *TESTS[name]) for name in ("user", "clients"))]
 RUNS = 100_000
@@ -70,6 +71,8 @@ def main() -> int:
     for job in (guest.NAME, guest.USERMODE):
         if job in asked.what:
             failed += guest.run(IN_THE_GUEST, job)
+    if current.NAME in asked.what:
+        failed += [current.NAME] if current.run() else []
     print(f"tests.long: {asked.runs} inputs each; " + (f"failed: {', '.join(failed)}" if failed else "all is well"))
     return 1 if failed else 0
 

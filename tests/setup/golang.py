@@ -11,8 +11,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SECONDS = 1200
@@ -26,7 +26,8 @@ PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/go/bin"
 class Programs:
     """What one build makes. directory: below the cache, where the programs are kept under the names that they have
 
-    steps: words of `go`, in an empty directory that has copies of `sources`; oldest: the Go that it asks for
+    steps: words of `go`, in an empty directory that has copies of `sources`; oldest: the Go that it asks for;
+    settings: environment of the build beside `SETTINGS`
     """
 
     directory: str
@@ -34,6 +35,7 @@ class Programs:
     steps: tuple[tuple[str, ...], ...]
     oldest: tuple[int, int]
     sources: tuple[Path, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def place(self, cache: Path, name: str) -> Path:
         """Where a program is."""
@@ -66,6 +68,7 @@ class Programs:
             environment = {
                 **os.environ,
                 **SETTINGS,
+                **self.settings,
                 "PATH": PATH,
                 "GOCACHE": str(root / "cache"),
                 "GOMODCACHE": str(root / "modules"),

@@ -1,0 +1,84 @@
+"""What differs from dockerd on purpose, each with its reason: at most 40 rows, and none that no answer needs."""
+
+import re
+from typing import NamedTuple
+
+from tests.replay.compare import Departure
+
+MOST = 40
+
+
+class Meant(NamedTuple):
+    """One meant difference; operation, what, where, how: patterns for a whole call and its `Departure`."""
+
+    operation: str
+    what: str
+    where: str
+    how: str
+    reason: str
+
+    def covers(self, operation: str, found: Departure) -> bool:
+        """Whether this row means a departure."""
+        pairs = ((self.operation, operation), (self.what, found.what), (self.where, found.where), (self.how, found.how))
+        return all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in pairs)
+
+
+ANY = ".*"
+CONTAINER = r"GET /containers/(NAME-.|json)(/json)?"
+
+
+def seen(section: str, line: str, reason: str) -> Meant:
+    """A line that one of two containers alone sees in a section."""
+    return Meant("start", "theirs|ours", section, line, reason)
+
+
+DIFFERENCES: tuple[Meant, ...] = (
+    # What a container sees.
+    seen("files", r"#.*", "dockerd notes in resolv.conf where each line came from, and no program reads it"),
+    seen("mounts", r"/\S* /\S* r[ow],.* - overlay overlay .*", "an overlay's working directory is not shown here"),
+    seen("mounts", r"/\S* /image .*", "a part of an image is shown as it is, since nothing can be written to it"),
+    seen("mounts", r"/ /sys/fs/cgroup r[ow],.* - tmpfs .*", "the directory of the hierarchies is small, and read-only"),
+    seen("mounts", r"\S+ /sys/fs/cgroup/systemd .*", "the name of a hierarchy's mount is its kind, as of all others"),
+    seen(
+        "mounts", r"\S+ /sys/fs/cgroup/unified .* - cgroup2 .*", "version 2 is shown beside version 1, as on the host"
+    ),
+    seen("cgroup", r"unified", "version 2 is shown beside version 1, as on the host"),
+    seen(
+        "mounts",
+        r"/ /(proc/acpi|proc/scsi|sys/firmware) ro,.*",
+        "what hides a directory of the kernel's is stricter here",
+    ),
+    seen("mounts", r"/ /fields ro,.* - tmpfs tmpfs r[ow].*", "a read-only tmpfs is read-only as a file system too"),
+    seen("addresses|routes", r".*\b(docker0|br-\S+)\b.*", "a bridge without IPv6 has no address of IPv6 here"),
+    seen("links", r"\S+ 1500 0x1003 (0|1000)", "links have the kernel's queue, so that a discipline put on one works"),
+    # What a daemon of containerd and runc has.
+    Meant(
+        "GET /info", "type|missing", r"Containerd|Runtimes\..*", ANY, "there is no containerd, and no runc to be asked"
+    ),
+    Meant(
+        "GET /version", "missing|extra", r"Components.*", ANY, "the parts are other programs, written in Python and C"
+    ),
+    Meant(
+        f"{CONTAINER}|GET /images.*",
+        *("missing|value", r".*(annotations|mediaType).*", ANY),
+        "an archive without manifests gets manifests of the OCI's form, without containerd's notes",
+    ),
+    # What is refused or said sooner.
+    Meant(
+        *("POST /containers/create", "status", "", r"201, ours 400: .*name of a network interface.*"),
+        "an interface's name that cannot be is refused before the start",
+    ),
+    Meant(
+        *("POST /containers/create|start", "length|answers", ANY, r".*--storage-opt is only shown.*"),
+        "a limit that nobody keeps is said to be none",
+    ),
+    Meant(
+        *("POST /images/create", "status", "", r"500, ours 400: .*"),
+        "an archive that cannot be read is the client's error",
+    ),
+    # Failures of the network carry the words of who has failed.
+    Meant(
+        *("POST /images/NAME-i/push|POST /images/create", "length|value", ANY, r".*(dial tcp|lookup).*"),
+        "the C library's resolver does not name the server that it asked",
+    ),
+)
