@@ -258,6 +258,24 @@ def test_an_empty_list_of_bindings_is_any_port(daemon: Daemon, version: str) -> 
         daemon.remove(one)
 
 
+@pytest.mark.parametrize(
+    ("body", "port"),
+    [
+        ({}, "80/sctp"),
+        ({"Options": {"com.docker.network.bridge.gateway_mode_ipv4": "routed"}}, "80/tcp"),
+        ({"EnableIPv4": False, "EnableIPv6": True}, "80/tcp"),
+    ],
+)
+def test_a_connect_opens_and_refuses_nothing_that_the_start_has_not(daemon: Daemon, body: dict, port: str) -> None:
+    """Neither does a disconnect: what a start leaves out of a version of IP is not missing afterwards."""
+    host = {"PortBindings": {port: [{"HostIp": "", "HostPort": ""}]}}
+    with networks(daemon, way=body, zinner={"Internal": True}), container(daemon, **on("way", **host)) as one:
+        before = ports(daemon, one)
+        assert len(before[port]) == 1
+        assert connect(daemon, "zinner", one) == (200, "") and ports(daemon, one) == before
+        assert disconnect(daemon, "zinner", one) == (200, "") and ports(daemon, one) == before
+
+
 def test_a_connect_to_a_way_out_is_refused_where_a_port_is_taken(daemon: Daemon, amber: str) -> None:
     """With docker's words, and nothing is there of it; it goes when the port is free."""
     bindings = {"80/tcp": bind("18130")}

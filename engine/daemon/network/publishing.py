@@ -81,15 +81,16 @@ def addresses(
         return [(request.host_ip, True)] if how[version] in (*_MAPPED, _BY_PROXY) else []
     default = network.options.get(bridge.HOST_BINDING) or ANY[4]
     named = [*ANY.values()] if default in ANY.values() else [default]
-    named = [address for address in named if version_of(address) in versions]
-    if not named:
+    # All of them are judged, whichever are wanted now: a port that a start leaves out is never missing later.
+    if not any(version_of(address) in versions for address in named):
         return []
     if not any(how[version_of(address)] for address in named) or (default == LOOPBACK6 and not proxy):
         raise _impossible(network, request, default, rules, allowed)
     mapped = [address for address in named if how[version_of(address)] in (*_MAPPED, _BY_PROXY)]
     if not network.ipv4 and len(mapped) > 1:
         mapped.remove(ANY[4])
-    return [(address, address != ANY[6] or not network.ipv4) for address in mapped]
+    wanted = (address for address in mapped if version_of(address) in versions)
+    return [(address, address != ANY[6] or not network.ipv4) for address in wanted]
 
 
 def routed(network: Network, versions: Collection[int], rules: Mapping[int, bool], request: PortRequest) -> list[str]:

@@ -343,6 +343,33 @@ def test_a_routed_network_leaves_nothing_to_the_userland_proxy() -> None:
         reserve(ports, "a", routed, [wanted(0, address="::")])
 
 
+@pytest.mark.parametrize("proxy", [False, True])
+@pytest.mark.parametrize("protocol", ["tcp", "sctp"])
+@pytest.mark.parametrize("has", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    "options", [{}, {"gateway_mode_ipv4": "routed", "gateway_mode_ipv6": "routed"}, {"host_binding_ipv4": "127.0.0.1"}]
+)
+def test_a_version_of_ip_that_a_start_leaves_out_is_left_out_whenever_it_is_asked_for_alone(
+    proxy: bool, protocol: str, has: tuple[bool, bool], options: dict[str, str]
+) -> None:
+    """As when a connect looks for what is missing: nothing is, so nothing is refused and no further port opened."""
+    ports = made(proxy=proxy)
+    network = replace(
+        NETWORK, ipv4=has[0], ipv6=has[1], options={OPTION + key: value for key, value in options.items()}
+    )
+    try:
+        first = reserve(ports, "a", network, [wanted(0, protocol)])
+    except Unavailable:
+        assert not has[0] and "host_binding_ipv4" in options  # nobody can start such a container
+        return
+    missing = {4, 6} - {publishing.version_of(port.host_ip) for port in first}
+    try:
+        for versions in ({version} for version in missing):
+            assert ports.reserve("a", [(network, versions)], [wanted(0, protocol)]) == {network.id: ()}
+    finally:
+        ports.release("a")
+
+
 def endpoint(ipv4: str, ipv6: str, *ports: Published) -> Endpoint:
     """A container's endpoint with these addresses and ports."""
     return Endpoint("1" * 64, NETWORK.id, "2" * 64, ipv4=ipv4, ipv6=ipv6, ports=ports)
