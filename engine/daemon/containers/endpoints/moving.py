@@ -28,7 +28,6 @@ def settle(engine: EndpointParts, container: Container, *, required: bool = Fals
         return
     pairs = wires.places(engine, container)
     through = gateways.published_through(pairs)
-    gone: list[Published] = []
     staying: list[Pair] = []
     missing: list[tuple[Network, frozenset[int]]] = []
     for network, endpoint in pairs:
@@ -37,12 +36,9 @@ def settle(engine: EndpointParts, container: Container, *, required: bool = Fals
         if versions - had:
             missing.append((network, versions - had))
         kept = tuple(port for port in endpoint.ports if publishing.version_of(port.host_ip) in versions)
-        gone += [port for port in endpoint.ports if port not in kept]
         staying.append((network, replace(endpoint, ports=kept)))
     try:
-        if gone:
-            _save(engine, staying, pairs)
-            engine.ports.release(container.id, gone)
+        _save(engine, container, staying, pairs)
         if missing:
             with wires.Worded(wires.NO_PORT.format(container.name)):
                 _publish(engine, container, staying, missing, requests)
@@ -68,7 +64,7 @@ def _publish(
         (network, replace(endpoint, ports=(*endpoint.ports, *new.get(network.id, ())))) for network, endpoint in before
     ]
     try:
-        _save(engine, after, before)
+        _save(engine, container, after, before)
         state = container.state
         endpoints = [endpoint for _, endpoint in after]
         engine.ports.lead(endpoints, state.pid, state.pid_start, engine.firewall.families())
@@ -77,21 +73,34 @@ def _publish(
         raise
 
 
-def _save(engine: EndpointParts, pairs: Iterable[Pair], before: Iterable[Pair]) -> None:
-    """Record the endpoints whose ports have changed, and have the firewall follow."""
+def _save(engine: EndpointParts, container: Container, pairs: Iterable[Pair], before: Iterable[Pair]) -> None:
+    """Record the endpoints whose ports have changed, have the firewall follow, and let go of the ports that are gone.
+
+    Where the firewall fails, the endpoint keeps the ports that it had, and they go with it.
+    """
     for (network, endpoint), (_, known) in zip(pairs, before, strict=True):
-        if endpoint != known:
-            engine.networks.update(endpoint)
+        if endpoint == known:
+            continue
+        engine.networks.update(endpoint)
+        try:
             engine.firewall.publish(network, endpoint)
+        except BaseException:
+            engine.networks.update(known)
+            raise
+        gone = [port for port in known.ports if port not in endpoint.ports]
+        if gone:
+            engine.ports.release(container.id, gone)
 
 
 def _take_back(
     engine: EndpointParts, container: Container, before: Iterable[Pair], new: Mapping[str, tuple[Published, ...]]
 ) -> None:
-    for network, endpoint in before:
-        if new.get(network.id):
-            engine.firewall.withdraw(network, endpoint)
-            engine.networks.update(endpoint)
-            if endpoint.ports:
-                engine.firewall.publish(network, endpoint)
-    engine.ports.release(container.id, [port for ports in new.values() for port in ports])
+    try:
+        for network, endpoint in before:
+            if new.get(network.id):
+                engine.firewall.withdraw(network, endpoint)
+                engine.networks.update(endpoint)
+                if endpoint.ports:
+                    engine.firewall.publish(network, endpoint)
+    finally:
+        engine.ports.release(container.id, [port for ports in new.values() for port in ports])

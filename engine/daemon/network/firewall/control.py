@@ -160,8 +160,11 @@ class Firewall:
                 gone = nftables.delete_elements(self.table, old)
                 self._change([*gone, *nftables.new_elements(self.table, elements)])
             except BaseException:
-                del self._endpoints[endpoint.id]
-                self._there = self._there and before is None
+                if before is None:
+                    del self._endpoints[endpoint.id]
+                else:  # the transaction was refused as a whole
+                    self._endpoints[endpoint.id] = before
+                    self._there = False
                 raise
         # A client that sends UDP datagrams to the port already has a tracked connection that leads nowhere. It is
         # deleted, so that the next datagram reaches the container. Of a wide range, to which hardly a client sends
@@ -213,8 +216,8 @@ class Firewall:
                 old = nftables.delete_elements(self.table, before)
                 self._change([*old, *nftables.new_elements(self.table, elements)])
             except BaseException:
-                del self._links[pair]
-                self._there = False  # the link's earlier elements may be in the table
+                self._links[pair] = before
+                self._there = False
                 raise
 
     def sync(self, networks: Iterable[Network], endpoints: Iterable[Endpoint]) -> None:

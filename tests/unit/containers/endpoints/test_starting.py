@@ -6,6 +6,7 @@ import pytest
 
 from engine.daemon.containers.endpoints import ending, moving, starting
 from engine.daemon.containers.verbs.create import create
+from engine.daemon.network.record import Published
 from engine.errors import Conflict, SystemFailure
 from engine.kernel import syscalls
 from tests.unit.containers.endpoints.kernel import PORT, events
@@ -144,6 +145,37 @@ def test_ports_move_to_the_network_that_leads_out(engine, kernel):
     engine.networks.leave(engine.networks.endpoints(network.id))
     moving.settle(engine, container)
     assert kernel.calls == []
+
+
+@pytest.mark.parametrize("step", ["publish net", "lead"])
+def test_ports_that_cannot_move_stay_recorded_or_are_given_back(engine, kernel, monkeypatch, step):
+    """A port of the host is held as long as an endpoint has it, and no longer, whichever step fails."""
+    container = made(engine, "net")
+    run(engine, container)
+    network = engine.networks.find("net")
+    monkeypatch.setattr("engine.daemon.network.gateways.published_through", lambda _: {})
+    kernel.failing, kernel.calls[:] = "publish net", []
+    moving.settle(engine, container)
+    assert kernel.calls == ["publish net"] and engine.networks.endpoints(network.id)[0].ports == (PORT,)
+    kernel.failing, kernel.calls[:] = "", []
+    moving.settle(engine, container)
+    assert kernel.calls == ["publish net", "release"] and engine.networks.endpoints(network.id)[0].ports == ()
+    monkeypatch.undo()
+    kernel.failing, kernel.calls[:] = step, []
+    moving.settle(engine, container)
+    assert kernel.calls[-2:] == ["withdraw net", "release"] and engine.networks.endpoints(network.id)[0].ports == ()
+
+
+def test_new_ports_are_given_back_though_the_rules_of_the_others_cannot_be_made_again(engine, kernel, monkeypatch):
+    container = made(engine, "net")
+    run(engine, container)
+    (endpoint,) = engine.networks.endpoints(container_id=container.id)
+    other = Published(80, "tcp", "::", 8080)
+    monkeypatch.setattr(kernel, "reserve", lambda *_of: {endpoint.network: (other,)})
+    kernel.failing = "publish net"
+    moving.settle(engine, container)
+    assert kernel.calls[-3:] == ["withdraw net", "publish net", "release"]
+    assert engine.networks.endpoints(container_id=container.id)[0].ports == (PORT,)
 
 
 def test_a_taken_port_is_of_its_kind(engine, kernel, monkeypatch):
