@@ -1,5 +1,8 @@
 """Networks and addresses of drivers that are plugins, by docker's protocol of remote drivers."""
 
+import contextlib
+import shutil
+import sqlite3
 import subprocess
 import threading
 import time
@@ -237,6 +240,46 @@ def test_what_a_plugin_refuses_leaves_nothing(plugged: Daemon, net: Net, address
                 assert addresses.taken == ["10.91.0.1"], (method, answer)
                 net.methods[f"NetworkDriver.{method}"] = before
                 plugged.begin(one)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_network_is_nobodys_while_its_plugin_makes_it(
+    plugged: Daemon, net: Net, addresses: Addresses, tmp_path: Path, refused: bool
+) -> None:
+    """It is neither removed nor joined, and its name is taken; if the plugin refuses, nothing of it stays."""
+    asked, going_on = threading.Event(), threading.Event()
+    create = net.methods["NetworkDriver.CreateNetwork"]
+
+    def slow(arguments: Object) -> Object:
+        asked.set()
+        going_on.wait(60)
+        return {"Err": "no"} if refused else create(arguments)
+
+    net.methods["NetworkDriver.CreateNetwork"] = slow
+    answers: list[tuple[int, str]] = []
+    body = {"Name": "slow", "Driver": "wires", "IPAM": {"Driver": "numbers"}}
+    asking = threading.Thread(target=lambda: answers.append(outcome(plugged, "/networks/create", body)))
+    with container(plugged) as other:
+        asking.start()
+        try:
+            assert asked.wait(30)
+            assert plugged.request("DELETE", "/networks/slow").status == 404
+            assert connect(plugged, "slow", other)[0] == 404
+            assert plugged.request("POST", "/networks/prune").json()["NetworksDeleted"] is None
+            assert outcome(plugged, "/networks/create", body)[0] == 409
+        finally:
+            going_on.set()
+            asking.join()
+        assert answers == [(500, "no") if refused else (201, "")]
+        if not refused:
+            assert connect(plugged, "slow", other)[0] == 200
+            assert disconnect(plugged, "slow", other) == (200, "")
+            assert plugged.request("DELETE", "/networks/slow").status == 204
+    assert addresses.taken == addresses.pools == []
+    for file in plugged.data_root.glob("engine.db*"):  # the daemon's own are locked
+        shutil.copy(file, tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / "engine.db")) as database:
+        assert database.execute("SELECT count(*) FROM pool_ids").fetchone() == (0,)
 
 
 def test_a_driver_that_is_not_there_yet_is_looked_for_again(plugged: Daemon, directory: Path) -> None:

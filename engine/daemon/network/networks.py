@@ -86,7 +86,7 @@ class Networks:
         self._numbers = {endpoint.id: number for number, endpoint in rows}
         self._last_number = max(self._numbers.values(), default=0)
         self._show(endpoint for _, endpoint in rows)
-        self._going: set[str] = set()
+        self._going: set[str] = set()  # ids of networks that are being removed, or made by a plugin: nobody uses them
         self._addresses: dict[str, _Addresses] = {}  # by the network's id, made at the first use
 
     # Networks
@@ -140,16 +140,19 @@ class Networks:
         else:
             self._check_name(asked.name)
             with self._outsourced().creating(asked) as asked:
-                network = self._make(asked)
+                network = self._make(asked, going=True)  # until its driver has made it
                 try:
                     self._outsourced().created(network, asked.pool_ids)
                 except BaseException:
                     self._forget(network)
                     raise
+                finally:
+                    with self._lock:
+                        self._going.discard(network.id)
         self._tell("create", network)
         return network
 
-    def _make(self, asked: "AskedNetwork") -> Network:
+    def _make(self, asked: "AskedNetwork", *, going: bool = False) -> Network:
         nearby = surroundings.look(self.all())
         with self._lock:
             self._check_name(asked.name)
@@ -157,6 +160,8 @@ class Networks:
             with self._database.transaction(durable=True) as connection:
                 table.save_network(connection, network)
             self._networks[network.id] = network
+            if going:
+                self._going.add(network.id)
         return network
 
     def _check_name(self, name: str) -> None:
@@ -198,7 +203,7 @@ class Networks:
             self._tell("destroy", network)
 
     def stays(self, network: Network) -> bool:
-        """Whether a network is there, and is not being removed."""
+        """Whether a network is there, and is neither being removed nor still being made."""
         with self._lock:
             return network.id in self._networks and network.id not in self._going
 

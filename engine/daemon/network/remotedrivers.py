@@ -151,7 +151,11 @@ class Drivers:
             data[6 if ":" in pool.subnet else 4].append(shown)
         given = _options(network.options, network.ipv6, network.internal)
         arguments = {"NetworkID": network.id, "Options": given, "IPv4Data": data[4], "IPv6Data": data[6]}
-        _network(self._plugins.get(network.driver, NETWORKS), "CreateNetwork", arguments)
+        try:
+            _network(self._plugins.get(network.driver, NETWORKS), "CreateNetwork", arguments)
+        except BaseException:
+            self._drop_pool_ids(network)
+            raise
 
     def removed(self, network: Network) -> None:
         """Tell the plugins that a network is gone. A failure is logged."""
@@ -164,8 +168,7 @@ class Drivers:
                 log.warning("network %s: its addresses cannot be given back: %s", network.name, error)
             else:
                 self._give_back(plugin, list(zip(network.pools, self._pool_ids(network), strict=False)))
-        with self._database.transaction(durable=True, frees=True) as connection:
-            table.delete_pool_ids(connection, network.id)
+        self._drop_pool_ids(network)
 
     def addressed(self, network: Network, asked: AskedEndpoint, ipv6: bool) -> tuple[AskedEndpoint, Fixed]:
         """An endpoint's addresses from the network's IPAM plugin, and what is asked of the endpoint then.
@@ -243,6 +246,10 @@ class Drivers:
     def _pool_ids(self, network: Network) -> list[str]:
         with self._database.transaction() as connection:
             return table.load_pool_ids(connection, network.id)
+
+    def _drop_pool_ids(self, network: Network) -> None:
+        with self._database.transaction(durable=True, frees=True) as connection:
+            table.delete_pool_ids(connection, network.id)
 
     def _tell(self, name: str, kind: str, method: str, arguments: Object) -> None:
         try:
