@@ -49,7 +49,10 @@ def lead(ports: dict[int, int]) -> Netlink:
             if error.errno != errno.EEXIST:
                 raise
             if not _has(netlink, ports):
-                netlink.send(_batch(ports, again=True), acknowledged=-2)
+                try:
+                    netlink.send(_batch(ports, again=True), acknowledged=-2)
+                except OSError as problem:  # with what the container has made of the rules: the kernel lacks nothing
+                    raise error from problem
     except BaseException:
         netlink.close()
         raise
@@ -72,10 +75,9 @@ def _batch(ports: dict[int, int], *, again: bool = False) -> list[Request]:
     made = [*_guard(ports), request(redirect.NEW_TABLE, table(_TABLE))]
     made += [chain(_TABLE, name, hook, priority, kind="nat") for name, hook, priority, _ in _WAYS]
     for *_, name in _WAYS:
-        if again:
+        made.append(request(redirect.NEW_CHAIN, table(_TABLE), text(3, name), flags=0 if again else EXCLUSIVE))
+        if again:  # the container may have removed one of the two
             made.append(request(redirect.DELETE_RULE, table(_TABLE), text(2, name)))
-        else:
-            made.append(request(redirect.NEW_CHAIN, table(_TABLE), text(3, name), flags=EXCLUSIVE))
     to_resolver = nft.destination(nft.IPV4) + nft.compare(_ADDRESS)
     for base, _, _, name in () if again else _WAYS:
         made.append(rule(_TABLE, base, to_resolver, nft.COUNTER, nft.decide(nft.jump(name)), first=True))

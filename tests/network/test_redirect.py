@@ -132,6 +132,43 @@ def test_a_program_of_the_container_may_have_the_resolvers_usual_port(box: Box, 
         made.close()
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_one_container_does_to_the_rules_takes_them_from_no_other(
+    box: Box, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    """Neither where it has removed one of the chains, nor where the kernel refuses to put the rules there again."""
+    monkeypatch.setattr(Served, "_lacking", False)
+    with redirected(box, nat.lead):
+        pass
+    deleted = redirect.NEW_CHAIN + 2
+    nat_table, answers = redirect.table("nat"), "DOCKER_POSTROUTING"
+    changes = [
+        redirect.request(redirect.DELETE_TABLE, redirect.table(redirect.TABLE)),
+        redirect.request(redirect.DELETE_RULE, nat_table, redirect.text(2, "POSTROUTING")),
+        redirect.request(redirect.DELETE_RULE, nat_table, redirect.text(2, answers)),
+        redirect.request(deleted, nat_table, redirect.text(3, answers)),
+    ]
+    network = os.open(f"/proc/{box.pid}/ns/net", os.O_RDONLY)
+    with netns.entered(network), contextlib.closing(Netlink(redirect.NETLINK_NETFILTER)) as netlink:
+        netlink.send(redirect.batch(changes), acknowledged=-2)
+    os.close(network)
+    batch = nat._batch
+
+    def other(ports: dict[int, int], *, again: bool = False) -> list:
+        missing = redirect.request(redirect.DELETE_RULE, redirect.table("nat"), redirect.text(2, "nothing"))
+        return redirect.batch([missing, missing]) if again and refused else batch(ports, again=again)
+
+    monkeypatch.setattr(nat, "_batch", other)
+    one = served(box, Loop(lambda: True))
+    try:
+        assert not Served._lacking
+    finally:
+        one.close()
+    if not refused:
+        with redirected(box, nat.lead) as made:
+            exchange(box, made)
+
+
 def test_without_nf_tables_the_port_itself_is_taken_and_a_port_that_is_taken_is_a_failure(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
