@@ -43,11 +43,18 @@ def test_what_has_none_is_shown_whole(text):
     assert redact.redacted(text) == text
 
 
-def test_a_hostile_text_takes_no_time():
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("http://" * 10_000 + "@", "://a:b" * 10_000 + "@", "://" + ":" * 60_000 + " @", "://a:b " * 600_000 + "@"),
+        *("://a:b" * 100_000 + "\n@", ("://a:b " * 36 + '"@') * 10_000, ("://a:b " * 40 + " " * 300 + "@") * 5_000),
+    ],
+    ids=("schemes", "colons", "user", "far", "line", "quoted", "often"),
+)
+def test_a_hostile_text_takes_no_time(text):
     before = time.process_time()
-    for text in ("http://" * 10_000 + "@", "://a:b" * 10_000 + "@", "://" + ":" * 60_000 + " @"):
-        redact.redacted(text)
-    assert time.process_time() - before < 5
+    redact.redacted(text)
+    assert time.process_time() - before < 2
 
 
 def test_a_line_of_the_log_and_its_traceback_have_none():
