@@ -7,9 +7,11 @@ build or an import that has a client's URL in it: names of steps, histories, des
 from engine.regex import regex
 
 MASK = "xxxxx"
+# A port and what may follow it: in a command it may be a variable, and a sign of the shell or of a sentence may follow.
+_PORT = r"(?:\d*|\$[A-Z_][A-Z_0-9]*|\$\{\w+(?::?[-+?]\w*)?\})(?:[/?#\s\"'`\\;,&|()<>\]}]|[:.](?:\s|\Z)|\Z)"
 # What stands before the host: all up to an `@`, or else a name before a colon and what is no port. There a password has
 # a slash or a blank that should have been escaped, and goes on until an `@`.
-_BEFORE_HOST = regex(r"://(?:([^\s/?#]*)@|[^\s/?#@\[:]*:(?!\d*(?:[/?#\s\"]|\Z)))")
+_BEFORE_HOST = regex(rf"://(?:([^\s/?#]*)@|[^\s/?#@\[:]*:(?!{_PORT}))")
 _PASSWORD = regex(r"[^\n\"]{0,256}@")
 _END = regex(r"[@\n\"]")
 _REACH = 256  # as in _PASSWORD

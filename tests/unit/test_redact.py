@@ -18,6 +18,10 @@ from engine.daemon import loglines
         ("http://:secret@h", "http://:xxxxx@h"),
         ("http://me:sec/ret@h/x", "http://xxxxx:xxxxx@h/x"),
         ("http://me:sec ret@h/x", "http://xxxxx:xxxxx@h/x"),
+        *(
+            (f"http://me:{odd}/ret@h/x", "http://xxxxx:xxxxx@h/x")
+            for odd in ("1-2", "$ec", "12$", "1.2", "1:2", "${", "8o")
+        ),
         ("ssh://git:secret@h/x", "ssh://git:xxxxx@h/x"),
         (
             'Get "http://u:secret@h/": moved to ftp://v:secret@i',
@@ -36,7 +40,26 @@ def test_credentials_are_hidden(text, shown):
     [
         *("ssh://git@host/a", "git@host:a", "http://h/a@b", "a@b", "h", "", "http://[::1]:80/a@b", "http://[bad"),
         *("docker-image://busybox:latest@sha256:ab", "oci-layout://x@sha256:ab", 'Get "http://h:5000": by a@b'),
-        *("http://h:80 a@b", "http://@h"),
+        *(
+            "http://h:80 a@b",
+            "http://@h",
+            "curl 'http://h:8080' -u me@x",
+            "http://h:80; mail a@b",
+            "(see http://h:80) a@b",
+        ),
+        *(
+            "http://h:80, ftp://i:21, a@b",
+            "get http://h:80: a@b",
+            "http://h:80. a@b",
+            "`http://h:80` a@b",
+            "<http://h:1> @",
+        ),
+        *(
+            "curl http://h:${PORT}/x && npm install @scope/pkg",
+            "http://$HOST:$PORT/x @scope/pkg",
+            "http://h:${p:-80} @x",
+        ),
+        *(r"sh -c \"curl http://h:80\" a@b", "http://h:80|mail a @b", "http://h:80&& x @b", "['http://h:80', 'a@b']"),
     ],
 )
 def test_what_has_none_is_shown_whole(text):
@@ -47,9 +70,10 @@ def test_what_has_none_is_shown_whole(text):
     "text",
     [
         *("http://" * 10_000 + "@", "://a:b" * 10_000 + "@", "://" + ":" * 60_000 + " @", "://a:b " * 600_000 + "@"),
+        *("://a:${b" * 100_000 + " @", "://a:$A" * 100_000 + " @", "://" + ":$A" * 60_000 + " @"),
         *("://a:b" * 100_000 + "\n@", ("://a:b " * 36 + '"@') * 10_000, ("://a:b " * 40 + " " * 300 + "@") * 5_000),
     ],
-    ids=("schemes", "colons", "user", "far", "line", "quoted", "often"),
+    ids=("schemes", "colons", "user", "far", "braces", "dollars", "users", "line", "quoted", "often"),
 )
 def test_a_hostile_text_takes_no_time(text):
     before = time.process_time()
