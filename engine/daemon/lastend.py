@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterator
 
+from engine.errors import EngineError
 from engine.kernel import memory
 from engine.wire import exitfile
 
@@ -31,7 +32,15 @@ def noted(exec_root: str) -> Iterator[None]:
     with contextlib.suppress(OSError):
         now = {"boot": _read(_BOOT), "kills": memory.kills()}
         exitfile.write(exec_root, json.dumps(now).encode(), NAME)
-    yield
+    try:
+        yield
+    except EngineError:  # a start that is refused in words is an end in order
+        _forget(path)
+        raise
+    _forget(path)
+
+
+def _forget(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 

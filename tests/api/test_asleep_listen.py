@@ -111,7 +111,9 @@ def test_a_daemon_that_is_killed_is_started_at_once(sleeper: Listening) -> None:
 
 
 def test_a_daemon_that_cannot_start_is_tried_after_longer_and_longer_pauses(listen: Callable[..., Listening]) -> None:
-    """An option that only the daemon finds to be wrong; the sleeper can be ended all the same."""
+    """An option that only the daemon finds to be wrong; the sleeper can be ended all the same. No start says of the one
+    before that it has ended in no order.
+    """
     sleeping = listen("--idle-exit", "1", "--log-opt", "no-such-option=1")
     with Connection(sleeping.daemon.socket):
         failed = "engine listen: the daemon ended with status 1, and is started anew in "
@@ -119,6 +121,7 @@ def test_a_daemon_that_cannot_start_is_tried_after_longer_and_longer_pauses(list
         said = [line.removeprefix(failed) for line in sleeping.daemon.log.splitlines() if line.startswith(failed)]
         assert said[:5] == ["0.1 s", "0.2 s", "0.4 s", "0.8 s", "1 s"]
         assert sleeping.stop() == 0
+    assert "in no order" not in sleeping.daemon.log
 
 
 # It takes a megabyte for each byte that it reads.
