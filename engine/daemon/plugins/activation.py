@@ -55,6 +55,7 @@ class Plugins:
         self._directories = directories
         self._lock = locks.Lock("plugins")
         self._activated: dict[str, Plugin] = {}
+        self._gone: set[str] = set()
 
     def possible(self) -> bool:
         """Whether there is a directory in which plugins may be: most hosts have none."""
@@ -64,7 +65,8 @@ class Plugins:
         """The plugin of this name, which implements `kind`.
 
         patience: how long one is waited for that is there and does not answer. One that is not there is looked for
-            again for some seconds at most, unless no plugin can be there at all.
+            again for some seconds at most, unless no plugin can be there at all, or it was here once and has been
+            looked for in vain since: a daemon's every request may ask for it.
         Raises NotFound in dockerd's words, SystemFailure where it cannot be activated or implements something else.
         """
         address = self._found(name, min(patience, _SOUGHT_SECONDS))
@@ -82,13 +84,20 @@ class Plugins:
         return plugin
 
     def _found(self, name: str, seconds: float) -> "Address":
-        end, wait = time.monotonic() + seconds, 0.1
+        end, wait = time.monotonic() + (0.0 if name in self._gone else seconds), 0.1
         while True:
             try:
-                return discovery.find(self._directories, name)
+                address = discovery.find(self._directories, name)
             except NotFound:
                 if time.monotonic() + wait > end or not self.possible():
+                    with self._lock:
+                        if name in self._activated:
+                            self._gone.add(name)
                     raise
+            else:
+                with self._lock:
+                    self._gone.discard(name)
+                return address
             time.sleep(wait)
             wait *= 2
 

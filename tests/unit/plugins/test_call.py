@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from engine.daemon.plugins import activation
 from engine.daemon.plugins.activation import VOLUMES, Plugins
 from engine.errors import NotFound, SystemFailure
 from engine.plugins import call
@@ -87,6 +88,32 @@ def test_a_plugin_is_activated_once_and_found_by_what_it_implements(plugin, tmp_
     with pytest.raises(SystemFailure) as told:
         plugins.get("one", "authz")
     assert str(told.value) == words + ' plugin="one", requested implementation="authz"'
+
+
+def test_one_that_has_gone_is_waited_for_once(tmp_path, monkeypatch):
+    """And again after it was back; one that was never there each time."""
+    slept, now = [], [0.0]
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(activation.time, "sleep", sleep)
+    monkeypatch.setattr(activation.time, "monotonic", lambda: now[0])
+    plugins = Plugins((str(tmp_path),))
+    one = Plugin("VolumeDriver")
+
+    def waits(name):
+        slept.clear()
+        with pytest.raises(NotFound):
+            plugins.get(name, VOLUMES)
+        return sum(slept) > 1
+
+    for _ in range(2):
+        with one.serving(tmp_path / "one.sock"):
+            plugins.get("one", VOLUMES)
+        assert [waits("one"), waits("one"), waits("one")] == [True, False, False]
+    assert [waits("never"), waits("never")] == [True, True]
 
 
 @pytest.mark.parametrize("implements", [None, "VolumeDriver", [1, None], {"a": 1}])
