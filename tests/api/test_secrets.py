@@ -8,6 +8,7 @@ provenance are.
 import base64
 import json
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.harness.daemon import Daemon
 from tests.harness.gitserver import GitServer, serving
 from tests.harness.http import Answer
 
-WORD = "canary"
+WORD = f"canary{secrets.token_hex(6)}"  # no other process of the host has it in its arguments
 LONG = 60
 # What the daemon must know for as long as a container or a volume lives stands in its database, which root alone reads.
 _KEPT = rb"(?!\w+-(?:env|exec|proxy|bare-proxy|volume|splunk))"
