@@ -91,6 +91,41 @@ def test_a_volume_with_contents_is_not_filled(daemon, filled, volume):
     assert daemon.shell("ls /data", Image=filled, HostConfig=host(Binds=[f"{name}:/data"])) == "mine"
 
 
+@pytest.mark.parametrize("form", ["named", "part", "bound"])
+def test_a_read_only_volume_on_etc_has_the_names_of_what_is_mounted_there(daemon, busybox, volume, world, form):
+    """As dockerd's has: the engine's files are mounted on them. The image's own files are there too."""
+    options = {"type": "none", "o": "bind", "device": str(world.directory())} if form == "bound" else {}
+    name, place = volume(DriverOpts=options), ""
+    mount = {"Type": "volume", "Source": name, "Target": "/etc", "ReadOnly": True}
+    if form == "part":
+        place = "/deep"
+        daemon.shell("mkdir /v/deep", HostConfig=host(Binds=[f"{name}:/v:nocopy"]))
+        mount["VolumeOptions"] = {"Subpath": "deep"}
+    script = "cat /etc/hostname; readlink /etc/mtab; ls /etc/passwd; touch /etc/x 2>/dev/null || echo ro"
+    for _ in range(2):
+        said = daemon.shell(script, Hostname="me", HostConfig=host(Mounts=[mount]))
+        assert said.split("\n") == ["me", "/proc/mounts", "/etc/passwd", "ro"]
+    script = f"cd /v{place}; stat -c '%n %a %u:%g %s' hostname hosts resolv.conf"
+    said = daemon.shell(script, HostConfig=host(Binds=[f"{name}:/v"]))
+    assert said.split("\n") == [f"{each} 755 0:0 0" for each in ("hostname", "hosts", "resolv.conf")]
+
+
+def test_a_volume_on_etc_keeps_what_the_image_has_there(daemon, busybox, volume):
+    """It has the names even where the image has no /etc."""
+    base = rootfs.busybox()
+    with open(rootfs.program(), "rb") as source:
+        bare = rootfs.archive([("bin/sh", 0o755, source.read())])
+    own = base[: archive_end(base)] + rootfs.archive([("etc/hosts", 0o640, b"of the image\n")])
+    for archive, found in ((own, "640 13\n0"), (bare, "755 0\n0")):
+        daemon.import_image(archive, "etc:latest", ())
+        name = volume()
+        mount = {"Type": "volume", "Source": name, "Target": "/etc", "ReadOnly": True}
+        daemon.run("/bin/sh", "-c", ":", Image="etc", HostConfig=host(Mounts=[mount]))
+        script = "stat -c '%a %s' /v/hosts; stat -c %s /v/hostname"
+        assert daemon.shell(script, HostConfig=host(Binds=[f"{name}:/v"])) == found
+        daemon.request("DELETE", "/images/etc?force=1")
+
+
 def test_a_volume_is_not_put_on_a_file_of_the_image(daemon, busybox):
     answer = daemon.request(
         "POST", "/containers/create", {"Image": "busybox", "Volumes": {"/etc/passwd": {}}, "HostConfig": host()}

@@ -156,6 +156,9 @@ def test_a_volume_is_the_containers_own(remapped: Daemon) -> None:
     assert remapped.shell("stat -c %u:%g /v/f", HostConfig=host) == "7:8"
     assert remapped.shell("stat -c %u:%g /v/f", HostConfig={**host, "UsernsMode": "host"}) == "7:8"
     remapped.request("DELETE", "/volumes/own")
+    host = {"NetworkMode": "none", "Binds": ["on-etc:/etc", "on-etc:/v"]}
+    assert remapped.shell("stat -c %u:%g /v /v/hosts /v/mtab", HostConfig=host).split() == ["0:0"] * 3
+    assert remapped.request("DELETE", "/volumes/on-etc").status == 204
 
 
 def test_a_bind_is_the_hosts(remapped: Daemon, tmp_path: Path) -> None:
