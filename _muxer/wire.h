@@ -183,7 +183,13 @@
     "        if error.errno not in _NO_MARK:\n" \
     "            raise\n" \
     "        if error.errno not in (errno.ENODATA, errno.ENOTSUP):\n" \
-    "            os.removexattr(fd, _ATTRIBUTE)  # it is no longer true\n" \
+    "            _remove(fd)  # it is no longer true\n" \
+    "def _remove(fd: int) -> None:\n" \
+    "    try:\n" \
+    "        os.removexattr(fd, _ATTRIBUTE)\n" \
+    "    except OSError as error:\n" \
+    "        if error.errno not in _NO_MARK:\n" \
+    "            raise\n" \
     "def in_order(fd: int) -> bool:\n" \
     "    mark = read(fd)\n" \
     "    return mark is not None and not mark & STEPPED\n" \

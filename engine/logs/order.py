@@ -42,7 +42,15 @@ def write(fd: int, mark: int, *, anew: bool) -> None:
         if error.errno not in _NO_MARK:
             raise
         if error.errno not in (errno.ENODATA, errno.ENOTSUP):
-            os.removexattr(fd, _ATTRIBUTE)  # it is no longer true
+            _remove(fd)  # it is no longer true
+
+
+def _remove(fd: int) -> None:
+    try:
+        os.removexattr(fd, _ATTRIBUTE)
+    except OSError as error:
+        if error.errno not in _NO_MARK:
+            raise
 
 
 def in_order(fd: int) -> bool:

@@ -4,6 +4,7 @@ The order of the lines is that in which they were written, whatever their times 
 over rotations and restarts; both writers, where the true clock does.
 """
 
+import errno
 import os
 import socket
 import struct
@@ -165,3 +166,23 @@ def test_a_new_file_is_marked_with_the_latest_time_of_the_older_ones(tmp_path, m
         assert mark(log) >= first > time.time_ns() - 60 * S
         assert not mark(log) & order.STEPPED
         assert len(list(tmp_path.iterdir())) > 1
+
+
+@pytest.mark.parametrize("number", sorted({errno.ENOSPC, errno.EDQUOT, errno.EPERM, errno.EACCES, errno.ENOTSUP}))
+def test_a_file_that_cannot_be_marked_goes_without(tmp_path, monkeypatch, number):
+    """A new log on a full disk, say; a mark that a file has had, and is no longer true, is taken off."""
+
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    with open_log(str(tmp_path), LINES, 0) as log:
+        assert mark(log) == 0
+        (tmp_path / "fresh").touch()
+        monkeypatch.setattr(os, "setxattr", refuse)
+        with (tmp_path / "fresh").open() as fresh:
+            order.write(fresh.fileno(), 5, anew=True)
+            assert order.read(fresh.fileno()) is None
+        order.write(log.log_fd, 5, anew=False)
+        assert mark(log) == (0 if number == errno.ENOTSUP else None)
+        monkeypatch.setattr(os, "removexattr", refuse)
+        order.write(log.log_fd, 6, anew=False)
