@@ -7,14 +7,12 @@ leaves them to the next one (`slumber`), and no other daemon does. What happened
 by the next one, with the time at which it happened (`Events.at`).
 """
 
-import bisect
 import contextlib
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 
 from engine.dataclass import dataclass, field
 
@@ -131,9 +129,15 @@ class Events:
                 self._subscriptions = [each for each in self._subscriptions if not each.dropped]
 
     def _insert(self, event: Event) -> None:
-        """Keep an event of an earlier time among those of its time, and the last `KEPT` of all; under the lock."""
+        """Keep an event of an earlier time behind the last one not later, and the last `KEPT` of all; under the lock.
+
+        Where the clock was set back, the past is not in the order of its times.
+        """
         past = list(self._past)
-        bisect.insort(past, event, key=attrgetter("time_ns"))
+        place = len(past)
+        while place and past[place - 1].time_ns > event.time_ns:
+            place -= 1
+        past.insert(place, event)
         self._past = deque(past, KEPT)
 
     @contextlib.contextmanager

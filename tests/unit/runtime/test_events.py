@@ -150,3 +150,16 @@ def test_a_clock_that_was_ahead_does_not_hold_the_times_of_events(monkeypatch):
     for _ in range(4):
         events.publish("container", "start", "x", {})
     assert [event.time_ns for event in events.kept()] == [10**18, 10**18 + 3 * 10**9, 10**18 + 1, 10**18 + 2]
+
+
+def test_what_was_missed_is_put_behind_what_came_before_the_clock_was_set_back(monkeypatch):
+    """The kept events are in the order in which they were told, and not of their times then."""
+    events, clock = Events(), [*range(10**18, 10**18 + 5), 1000, 2000]
+    monkeypatch.setattr(time, "time_ns", lambda: clock.pop(0))
+    for number in range(7):
+        events.publish("container", "start", str(number), {})
+    with events.at(1500):
+        events.publish("container", "die", "between", {})
+    with events.at(2500):
+        events.publish("container", "die", "last", {})
+    assert [event.actor for event in events.kept()[4:]] == ["4", "5", "between", "6", "last"]
