@@ -21,9 +21,10 @@ static int open_file(const struct mux_log *log, uint32_t number, struct stat *fi
     return fd;
 }
 
-/* How many files to go back: to that of the inode, or to the oldest one. */
-static uint32_t oldest_wanted(const struct mux_log *log, uint64_t inode) {
+/* How many files to go back: to that of the inode, or to the oldest one. found: whether it is that */
+static uint32_t oldest_wanted(const struct mux_log *log, uint64_t inode, bool *found) {
     uint32_t oldest = 0;
+    *found = false;
     struct stat file;
     for (uint32_t number = 0, absent = 0; number < log->max_files && absent < 2; number++) {
         int fd = open_file(log, number, &file);
@@ -31,7 +32,8 @@ static uint32_t oldest_wanted(const struct mux_log *log, uint64_t inode) {
         if (fd < 0) continue;
         close(fd);
         oldest = number;
-        if (file.st_ino == inode) break;
+        *found = file.st_ino == inode;
+        if (*found) break;
     }
     return oldest;
 }
@@ -43,9 +45,10 @@ static int read_file(struct mux_lines *lines, int fd, uint64_t offset) {
     return result < 0 ? result : 0;
 }
 
-static int read_files(const struct mux_log *log, struct mux_lines *lines, uint64_t inode, uint64_t offset) {
+static int read_files(const struct mux_log *log, struct mux_lines *lines, uint64_t inode, uint64_t offset,
+                      bool *found) {
     int failed = 0;
-    for (uint32_t left = oldest_wanted(log, inode) + 1; left > 0 && failed == 0; left--) {
+    for (uint32_t left = oldest_wanted(log, inode, found) + 1; left > 0 && failed == 0; left--) {
         struct stat file;
         int fd = open_file(log, left - 1, &file);
         if (fd < 0) continue;
@@ -58,13 +61,15 @@ static int read_files(const struct mux_log *log, struct mux_lines *lines, uint64
 }
 
 int json_later(const struct mux_log *log, const struct json *json, const struct mux_query *query, uint64_t inode,
-               uint64_t offset, struct room *to, size_t *size) {
+               uint64_t offset, struct room *to, size_t *size, bool *whole) {
     struct stat made;
+    bool found = false;
     int fd = memfd_create("later", MFD_CLOEXEC), failed = 0;
     struct mux_lines *lines = fd >= 0 ? mux_lines_new(fd, query) : NULL;
     if (lines && json->attributes_size > 0)
         failed = mux_lines_learn(lines, json->attributes, json->attributes_size, NULL, 0);
-    if (lines && failed == 0) failed = read_files(log, lines, inode, offset);
+    if (lines && failed == 0) failed = read_files(log, lines, inode, offset, &found);
+    *whole = found || inode == 0;
     if (!lines || (failed == 0 && fstat(fd, &made) < 0)) failed = -errno;
     *size = failed < 0 ? 0 : (size_t)made.st_size;
     if (failed == 0 && *size > 0 && !room_reserve(to, *size)) failed = -ENOMEM;

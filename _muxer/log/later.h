@@ -5,8 +5,8 @@
 #include "log/jsonwriter.h"
 
 /* Puts the lines behind this place, as the query has them, into `to`, and their size into *size. The log stands still.
- * 0 or a negative errno. */
+ * *whole: whether these are all of them; lines in a compressed file are not read. 0 or a negative errno. */
 int json_later(const struct mux_log *log, const struct json *json, const struct mux_query *query, uint64_t inode,
-               uint64_t offset, struct room *to, size_t *size);
+               uint64_t offset, struct room *to, size_t *size, bool *whole);
 
 #endif

@@ -28,12 +28,14 @@ static const char *field(const char *message, const char *name) {
     return found ? found + strlen(key) : NULL;
 }
 
-/* Reads digits, and moves behind them. False: there are none, or too many. */
+/* Reads digits, and moves behind them. False: there are none, or 64 bits are too few for them. */
 static bool read_number(const char **place, uint64_t *number) {
     const char *from = *place;
     *number = 0;
-    for (; **place >= '0' && **place <= '9' && *place - from < 19; ++*place)
-        *number = *number * 10 + (uint64_t)(**place - '0');
+    for (; **place >= '0' && **place <= '9'; ++*place)
+        if (__builtin_mul_overflow(*number, 10, number) ||
+            __builtin_add_overflow(*number, (uint64_t)(**place - '0'), number))
+            return false;
     return *place > from;
 }
 
@@ -76,6 +78,19 @@ static int add_unfinished(const struct mux_pump *pump, unsigned stream, bool fra
     return 0;
 }
 
+/* Says in the daemon's log what became of a message. */
+static void warn(const struct mux_stay *stay, const char *kind, int failed) {
+    char told[256];
+    if (failed == 0) return;
+    int size = snprintf(told, sizeof told, WIRE_WARNING, kind);
+    if (failed != -ENOMSG) {
+        char text[80];
+        snprintf(text, sizeof text, "%s: errno %d", kind, -failed);
+        size = snprintf(told, sizeof told, WIRE_WARNING, text);
+    }
+    send(stay->link, told, (size_t)size, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* What came into a log of JSON lines after the daemon has sent the client what it had read of that. Nothing is written
  * to the log meanwhile. */
 static int find_owed(const struct mux_stay *stay, const char *after, int streams, bool framed, struct room *owed,
@@ -84,9 +99,15 @@ static int find_owed(const struct mux_stay *stay, const char *after, int streams
     struct mux_query query = {.want_stdout = streams & 2, .want_stderr = streams & 4, .tty = !framed,
                               .last_ns = UINT64_MAX, .tail = -1};
     uint64_t inode, offset;
-    if (*after++ != '[' || !read_number(&after, &inode) || *after++ != ',' || !read_number(&after, &offset)) return 0;
+    bool whole;
+    if (strncmp(after, "null", 4) == 0) return 0;
+    if (*after++ != '[' || !read_number(&after, &inode) || *after++ != ',' || !read_number(&after, &offset))
+        return -EINVAL;
     if (!pump->json) return 0;
-    int failed = json_later(&stay->log, pump->json, &query, inode, offset, owed, size);
+    int failed = json_later(&stay->log, pump->json, &query, inode, offset, owed, size, &whole);
+    if (failed == 0 && !whole)
+        warn(stay, "a client was not sent all lines of a log: the file that it had read from is compressed or gone",
+             -ENOMSG);
     for (unsigned stream = 1; stream <= 2 && failed == 0; stream++)
         if (streams & 1 << stream) failed = add_unfinished(pump, stream, framed, owed, size);
     return failed;
@@ -118,19 +139,6 @@ static int resize(const struct mux_stay *stay, const char *message) {
     if (rows > UINT16_MAX || columns > UINT16_MAX) return -EINVAL;
     struct winsize size = {.ws_row = (uint16_t)rows, .ws_col = (uint16_t)columns};
     return stay->terminal < 0 || ioctl(stay->terminal, TIOCSWINSZ, &size) == 0 ? 0 : -errno;
-}
-
-/* Says in the daemon's log what became of a message. */
-static void warn(const struct mux_stay *stay, const char *kind, int failed) {
-    char told[256];
-    if (failed == 0) return;
-    int size = snprintf(told, sizeof told, WIRE_WARNING, kind);
-    if (failed != -ENOMSG) {
-        char text[80];
-        snprintf(text, sizeof text, "%s: errno %d", kind, -failed);
-        size = snprintf(told, sizeof told, WIRE_WARNING, text);
-    }
-    send(stay->link, told, (size_t)size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 static bool is_a(const char *message, const char *kind) {

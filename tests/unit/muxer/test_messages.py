@@ -72,6 +72,9 @@ def test_a_client_may_come_later(asleep, keys):
         (channel.datagram(Attach(Client(ALL, False, bytes(65)))), "Attach: errno 22"),
         (b'J{"@":"Attach"}', "Attach: errno 22"),
         (b'J{"@":"Attach","client":{"streams":7,"detach":{"@bytes":"', "Attach: errno 22"),
+        (channel.datagram(Attach(Client(ALL, False), (2**64, 0))), "Attach: errno 22"),
+        (channel.datagram(Attach(Client(ALL, False), (0, 10**20))), "Attach: errno 22"),
+        (channel.datagram(Attach(Client(ALL, False), (1, 2))).replace(b"[1,2]", b"[1;2]"), "Attach: errno 22"),
         (b'J{"@":"Resize","rows":70000,"columns":1}', "Resize: errno 22"),
         (b'J{"@":"Resize"}', "Resize: errno 22"),
         (b'J{"@":"Resize"' + b" " * 10_000, "a message of the engine came in truncated"),
@@ -116,6 +119,16 @@ def test_a_client_that_was_sent_lines_of_json_gets_those_since(spawner, attached
         until(lambda: not (log / "j.log.1").exists())
         say(b"ur\n")
         assert receive(later, 11) == frame(1, b"ur\n")
+    # Of a file that is no plain one any more, and for one of the largest number.
+    for inode in (place.st_ino, 2**64 - 1):
+        with attach(link, Client(STDOUT, True), (inode, place.st_size)) as late:
+            told = frame(1, b"three\n") + frame(1, b"four\n")
+            assert receive(late, len(told)) == told
+            assert codec.decode(link.recv(500)[1:]) == Warned(
+                "a client was not sent all lines of a log: the file that it had read from is compressed or gone"
+            )
+    with attach(link, Client(STDOUT, True), (0, 0)) as late:
+        assert receive(late, len(told)) == told
     with gzip.open(log / "j.log.1.gz") as old:
         assert [json.loads(line)["log"] for line in old] == ["one\n", "<two> \u00e4 \n"]
     near[0].shutdown(socket.SHUT_WR)
