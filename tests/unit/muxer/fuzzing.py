@@ -19,10 +19,15 @@ TARGETS = ("log", "lines", "pump", "keeper", "waiters", "proxy", "birth")
 for the end; what a daemon tells the proxy, between its clients and the containers; what an image has for its process 1.
 """
 # Of the part `process` those that fork (spawner.c, newborn.c, launch.c) have no target, the others are in the keeper's.
+_KEEPER = tuple(f"process/{name}" for name in ("ballast", "compress", "title"))
 SOURCES = tuple(f"{part}/{name}" for part in ("log", "pump") for name in PARTS[part])
 # What a target needs beside those and the files that it includes.
 _MORE = {
-    "proxy": ("proxy/datagram", "proxy/reach", "proxy/stream", "process/finish", "process/keeper", "process/title"),
+    "keeper": _KEEPER,
+    "proxy": (
+        *("proxy/datagram", "proxy/reach", "proxy/stream"),
+        *("process/finish", "process/keeper", "process/messages", *_KEEPER),
+    ),
     "birth": (
         *(f"birth/{name}" for name in PARTS["birth"] if name not in ("beneath", "command", "users")),
         *("process/newborn", "process/title"),

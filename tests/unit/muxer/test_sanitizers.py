@@ -46,7 +46,7 @@ def test_the_muxer_is_clean_under_the_sanitizers(tmp_path):
         "MUXER_EXAMPLES": "15",
         "ENGINE_TEST_EXAMPLES": "8",
     }
-    files = ("twins", "pumps", "stay", "waiters", "process_properties")
+    files = ("twins", "pumps", "stay", "messages", "waiters", "process_properties")
     tests = ["tests/unit/logs", "tests/unit/proxy", *(f"tests/unit/muxer/test_{name}.py" for name in files)]
     tests += [f"tests/sandbox/test_{name}.py" for name in ("twins", "failures")]
     tests += ["tests/unit/images/layers/test_extract_twins.py"]

@@ -1,10 +1,31 @@
-/* What the half of a monitor that stays is told: the handover with its descriptors, and the reports of a birth. */
+/* What the half of a monitor that stays is told: the handover with its descriptors, the reports of a birth, and what a
+ * daemon asks for. */
 #include "place.h"
 
 #include "../../../../_muxer/process/keeper.c" /* for what is static in there */
 
 #include "../../../../_muxer/process/finish.c"
-#include "../../../../_muxer/process/title.c"
+#include "../../../../_muxer/process/messages.c"
+
+/* No log is compressed here: that is another program's work. */
+pid_t fork_with(bool own_pids, int *pidfd) { return (void)own_pids, (void)pidfd, -1; }
+
+/* A message to a container that runs, sound but for some bytes; the descriptor comes with one for a new client. */
+static void ask(int to, int client, struct choices *choices) {
+    static const char *const ASKED[] = {
+        "J{\"@\":\"Attach\",\"#\":\"00000000\",\"client\":{\"@\":\"Client\",\"streams\":7,\"framed\":true,"
+        "\"detach\":{\"@bytes\":\"EBE=\"},\"replay\":true},\"after\":[18446744073709551615,123]}",
+        "J{\"@\":\"Resize\",\"#\":\"00000000\",\"rows\":24,\"columns\":80}"};
+    char message[256];
+    unsigned kind = number(choices, 1);
+    size_t size = strlen(ASKED[kind]);
+    memcpy(message, ASKED[kind], size);
+    for (unsigned changes = number(choices, 4); changes > 0; changes--) {
+        unsigned at = number(choices, 255);
+        message[at % size] = (char)number(choices, 255);
+    }
+    pass_on(to, message, size, &client, kind == 0);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     static struct mux_stay stay;
@@ -48,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         for (uint32_t i = 0; i < handed.client_count % 4; i++) clients[i] = link[1];
         pass_on(ends[1], "", 1, clients, (int)(handed.client_count % 4));
     }
+    struct choices late = choices; /* for what is asked after that */
     /* The reports: the rest, in datagrams. */
     while (choices.left > 0) {
         size_t some = number(&choices, 40);
@@ -68,7 +90,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     }
     bool begun = taken > 0 && told > 0 && begin(&stay, told, passed) == 0;
     if (begun) {
-        settled(&stay);
+        for (int asked = 0; stay.link >= 0 && asked < 3; asked++) {
+            ask(link[0], link[0], &late);
+            fcntl(stay.link, F_SETFL, O_NONBLOCK), hear(&stay);
+        }
         if (stay.link >= 0) fcntl(stay.link, F_SETFL, O_NONBLOCK), hear_of_waiters(&stay);
         mux_pump_drain(stay.pump);
     }
