@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from engine import muxer, origin
 from engine.errors import SystemFailure
-from engine.kernel import ownership
+from engine.kernel import ownership, reasons
 from engine.kernel.descriptors import close_all_but
 from engine.late import TYPE_CHECKING, late
 from engine.settings.every import Settings
@@ -50,7 +50,7 @@ def boot(settings: Settings, read: Callable[[], Settings]) -> int:
     try:
         ownership.make(settings.exec_root, 0o711, ("stage",))
     except OSError as error:
-        raise SystemFailure(f"the exec root cannot be used: {error}") from error
+        raise SystemFailure(f"the exec root cannot be used: {reasons.whole(error)}") from error
     # Otherwise a garbage collection in one process would write to the pages that both share. There is next to no
     # garbage yet, and to look for it takes as long as to load ten modules.
     gc.freeze()

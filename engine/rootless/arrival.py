@@ -9,7 +9,7 @@ import os
 import sys
 
 from engine.errors import SystemFailure
-from engine.kernel import ownership, syscalls, userns
+from engine.kernel import ownership, reasons, syscalls, userns
 from engine.late import TYPE_CHECKING, late
 from engine.settings import every, whose
 
@@ -44,7 +44,7 @@ def enter(words: list[str]) -> None:
     try:
         ownership.make(exec_root, 0o711)  # the record there names namespaces to enter
     except OSError as error:
-        raise SystemFailure(f"the exec root cannot be used: {error}") from error
+        raise SystemFailure(f"the exec root cannot be used: {reasons.whole(error)}") from error
     found = home.find(exec_root)
     if "user" in found:
         syscalls.setns(found["user"], syscalls.CLONE_NEWUSER)

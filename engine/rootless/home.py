@@ -11,7 +11,7 @@ import os
 
 from engine.dataclass import dataclass
 from engine.errors import SystemFailure
-from engine.kernel import syscalls, wholefile
+from engine.kernel import reasons, syscalls, wholefile
 from engine.kernel.netlink import loopback
 from engine.settings import whose
 
@@ -52,7 +52,7 @@ def handed_on() -> Home | None:
         for descriptor in (home.mount, home.network):
             os.set_inheritable(descriptor, False)
     except (OSError, OverflowError) as error:  # the variable is somebody else's
-        raise SystemFailure(f"{whose.HOME}: {error}") from error
+        raise SystemFailure(f"{whose.HOME}: {reasons.whole(error)}") from error
     return home
 
 
@@ -160,4 +160,4 @@ def record(exec_root: str, home: Home) -> None:
     try:
         wholefile.write(os.path.join(exec_root, _RECORD), json.dumps(marks))
     except OSError as error:
-        raise SystemFailure(f"the exec root cannot be used: {error}") from error
+        raise SystemFailure(f"the exec root cannot be used: {reasons.whole(error)}") from error
