@@ -8,6 +8,7 @@ each value is looked at here; none is passed on as it is.
 import contextlib
 import json
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from engine.annotating import Any
@@ -38,7 +39,9 @@ log = logging.getLogger(__name__)
 _GENERIC, _INTERNAL, _IPV6 = (f"com.docker.network.{name}" for name in ("generic", "internal", "enable_ipv6"))
 _GATEWAY = {"RequestAddressType": "com.docker.network.gateway"}
 _MAC = "com.docker.network.endpoint.macaddress"
-_PATIENCE = 3.0  # for a plugin that is told of an end and cannot be reached
+# For a plugin that is told of an end, and how long one that did not answer then is told of none: a daemon's start and
+# the end of a container wait for it.
+_PATIENCE, _SILENCE = 3.0, 30.0
 _MOST_ROUTES = 256
 _NEXT_HOP, _CONNECTED = 0, 1
 _SCOPES = ("local", "global")
@@ -53,6 +56,7 @@ class Drivers:
     def __init__(self, plugins: Plugins, database: Database) -> None:
         self._plugins = plugins
         self._database = database
+        self._silent: dict[str, float] = {}
 
     @contextlib.contextmanager
     def creating(self, asked: AskedNetwork) -> Iterator[AskedNetwork]:
@@ -252,12 +256,19 @@ class Drivers:
             table.delete_pool_ids(connection, network.id)
 
     def _tell(self, name: str, kind: str, method: str, arguments: Object) -> None:
+        began = time.monotonic()
+        if began < self._silent.get(name, 0.0):
+            log.warning("the driver %s is not told of %s, since it did not answer before", name, method)
+            return
         try:
             plugin = self._plugins.get(name, kind, patience=_PATIENCE)
         except EngineError as error:
             log.warning("the driver %s is not told of %s: %s", name, method, error)
         else:
             _try(plugin, kind, method, arguments)
+        ended = time.monotonic()
+        if ended - began > _PATIENCE / 2:
+            self._silent[name] = ended + _SILENCE
 
 
 def _try(plugin: Plugin, kind: str, method: str, arguments: Object) -> None:
@@ -281,7 +292,7 @@ def _ipam(plugin: Plugin, method: str, arguments: Object | None = None, *, optio
 
 
 def _ask(plugin: Plugin, kind: str, method: str, arguments: Object | None, patience: float | None = None) -> Object:
-    told = plugin.call(f"{kind}.{method}", arguments, SECONDS, patience)
+    told = plugin.call(f"{kind}.{method}", arguments, SECONDS if patience is None else patience, patience)
     if error := _text(told, "Error"):  # what an IPAM driver calls its Err
         raise SystemFailure(f"remote: {error[:1000]}")
     return told

@@ -119,7 +119,8 @@ class Plugins:
 
 def _activate(name: str, address: "Address", patience: float) -> Plugin:
     try:
-        told = call.call(address, "Plugin.Activate", None, _ACTIVATION_SECONDS, patience)
+        seconds = min(_ACTIVATION_SECONDS, patience or _ACTIVATION_SECONDS)
+        told = call.call(address, "Plugin.Activate", None, seconds, patience)
     except SystemFailure as error:
         raise SystemFailure(f"legacy plugin: {error}") from error
     implements = told.get("Implements")
