@@ -55,7 +55,7 @@ def make(path: str, mode: int, inside: Iterable[str] = ()) -> None:
 def _reached(path: str, mode: int) -> int:
     """Open a directory by a path on which nobody else can put another one."""
     waiting = os.path.abspath(path).split("/")[::-1]
-    here, above, links = os.open("/", _PLACE), "", 0
+    here, above, name, links = os.open("/", _PLACE), "", "", 0
     try:
         while waiting:
             name = waiting.pop()
@@ -82,6 +82,9 @@ def _reached(path: str, mode: int) -> int:
             # Whoever may write to a directory with the sticky bit cannot replace what others have there.
             _check(place, found, open_to_all=bool(found.st_mode & stat.S_ISVTX) or not any(waiting))
         return os.open(".", _READABLE, dir_fd=here)
+    except OSError as error:
+        error.filename = f"{above}/{name}"
+        raise
     finally:
         os.close(here)
 

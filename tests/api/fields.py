@@ -309,7 +309,7 @@ FIELDS: dict[str, NamedTuple] = {
         host(Tmpfs={"/fields": "size=1m"}), "grep ' /fields ' /proc/self/mountinfo", "size=1024k"
     ),
     "HostConfig.UTSMode": Proven("api/test_isolation.py", "test_the_hosts_uts_namespace"),
-    "HostConfig.UsernsMode": Refused(host(UsernsMode="private"), 400, "invalid"),
+    "HostConfig.UsernsMode": Shown(host(UsernsMode="private"), "HostConfig.UsernsMode", "private"),
     "HostConfig.ShmSize": Inside(host(ShmSize=1 << 20), "grep ' /dev/shm ' /proc/self/mountinfo", "size=1024k"),
     "HostConfig.Sysctls": Inside(
         host(Sysctls={"net.ipv4.ip_default_ttl": "33"}), "cat /proc/sys/net/ipv4/ip_default_ttl", "33"

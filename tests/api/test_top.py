@@ -124,8 +124,9 @@ def test_processes_of_cgroups_below_are_shown(daemon: Daemon, quiet: str) -> Non
     pid = int(shown(daemon, quiet)[1]["PID"])
     with open(f"/proc/{pid}/cgroup") as file:
         rows = [line.strip().split(":", 2) for line in file]
-    # The first in the order of the hierarchies' names is where the engine looks.
-    name, path = sorted((names, path) for _, names, path in rows if quiet in path)[0]
+    # The first with a controller, in the order of the hierarchies' names, is where the engine looks.
+    with_controllers = [(names, path) for _, names, path in rows if names and "=" not in names]
+    name, path = sorted((names, path) for names, path in with_controllers if quiet in path)[0]
     below = f"/sys/fs/cgroup/{name}{path}/below"
     os.mkdir(below)
     try:

@@ -74,11 +74,13 @@ def test_tls_that_cannot_be_trusted_is_refused(by_tls, tmp_path):
     for more in (
         {"DOCKER_CERT_PATH": str(other)},  # its authority is not the daemon's
         {"DOCKER_CERT_PATH": str(tmp_path / "nope")},
-        {"DOCKER_TLS_VERIFY": "", "DOCKER_CERT_PATH": ""},  # plain HTTP
     ):
         refused = by_tls("ps", more=more.items())
         assert refused.returncode == 1, more
         assert refused.stderr.startswith(b"engine: "), more
+    plain = by_tls("ps", more={"DOCKER_TLS_VERIFY": "", "DOCKER_CERT_PATH": ""}.items())
+    assert plain.returncode == 1
+    assert plain.stderr == b"Error response from daemon: Client sent an HTTP request to an HTTPS server.\n"
     unverified = {"DOCKER_TLS_VERIFY": "", "DOCKER_TLS": "1", "DOCKER_CERT_PATH": str(other)}
     assert by_tls("ps", more=unverified.items()).returncode == 0
 

@@ -311,7 +311,7 @@ def test_names_are_found_by_who_puts_another_address_in_the_place_of_the_resolve
 
     def known(place: Namespaces | Inside) -> bool:
         with contextlib.suppress(OSError), Asker(place, web.gateway, timeout=1.0) as asker:
-            return asker.addresses("db") == [db.address]
+            return asker.ask("db").records == [db.address]  # a new resolver may not know it yet
         return False
 
     with pod(web) as inside:
@@ -354,7 +354,7 @@ def test_a_resolver_that_is_killed_comes_back_by_itself(site: Daemon, begin: Beg
 
     def answered() -> bool:
         with contextlib.suppress(OSError), Asker(web, timeout=0.3) as asker:
-            return asker.addresses("db") == [db.address]
+            return asker.ask("db").records == [db.address]  # a new resolver may not know it yet
         return False
 
     os.kill(resolver(site), signal.SIGKILL)
