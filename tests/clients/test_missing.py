@@ -82,7 +82,7 @@ def test_without_what_builds_the_muxer_it_says_so(tmp_path: Path, options: list[
 NOTHING = "for d in /tmp /var/tmp /dev/shm /run; do mount -t tmpfs -o ro none $d; done; cd /proc\n"
 REFUSALS = {
     "no room at all for the demo": (NOTHING, ("demo",), "name one with TMPDIR=DIR"),
-    "no place for sockets": (NOTHING, ("daemon",), "the exec root cannot be used: engine: read-only file system"),
+    "no place for sockets": (NOTHING, ("daemon",), "the exec root cannot be used: /run/engine: read-only file system"),
     "no /proc for the daemon": ("umount -l /proc\n", ("daemon",), "Is /proc mounted"),
     "no /proc for the demo": ("umount -l /proc\n", ("demo",), "Is /proc mounted"),
     "no /dev/null": ("mount -t tmpfs none /dev\n", ("demo",), "/dev/null: no such file or directory"),

@@ -158,6 +158,9 @@ CANNOT: dict[str, tuple[str, ...]] = {
     "no route of the machine leads to a user's networks, so their ports are opened by the proxy or not at all": (
         "test_network_crash.py::test_a_bridge_that_was_deleted_while_nobody_looked_is_made_again",
         "test_network_crash.py::test_what_an_earlier_daemon_opened_for_a_network_goes_with_it",
+        "test_ports.py::test_a_connect_opens_and_refuses_nothing_that_the_start_has_not[body0-80/sctp]",
+        "test_ports.py::test_a_connect_opens_and_refuses_nothing_that_the_start_has_not[body1-80/tcp]",
+        "test_ports.py::test_a_port_is_published_through_every_network_that_can_carry_it",
         "test_ports.py::test_ports_of_a_network_that_routes_one_version_of_ip",
     ),
     "ps of the machine shows the ids as the machine has them": ("test_top.py::test_the_values_are_those_of_ps",),

@@ -125,7 +125,7 @@ class UserDaemon(Daemon):
         """As the base class says."""
         self.data_root.parent.mkdir(parents=True)
         super().copies_layers()
-        for each in takewhile(self.home.__ne__, (self.data_root / "storage").parents):
+        for each in takewhile(self.home.__ne__, (self.data_root / "storage", *(self.data_root / "storage").parents)):
             os.chown(each, UID, UID)
 
     @property
