@@ -55,7 +55,7 @@ def test_an_entrypoint_does_away_with_the_command_of_the_image_below_but_not_wit
 
 def test_nothing_is_changed_when_a_later_instruction_is_wrong():
     config = {"Env": ["A=1"]}
-    with pytest.raises(Invalid, match="copy is not a valid change command"):
+    with pytest.raises(Invalid, match="COPY is not a valid change command"):
         changes.apply(config, ["ENV A=2", "COPY a b"])
     assert config == {"Env": ["A=1"]}
 
@@ -63,7 +63,7 @@ def test_nothing_is_changed_when_a_later_instruction_is_wrong():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("RUN ls", "run is not a valid change command"),
+        ("RUN ls", "RUN is not a valid change command"),
         ("ENV A", "ENV must have two arguments"),
         ("ENV A=1 B", "Can't find|can't find ="),
         ("EXPOSE 99999", "invalid containerPort: 99999"),
