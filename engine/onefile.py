@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FORM = 1
 """Of the file. A process that starts while the file is replaced may read the end of another one."""
-FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 21, "pb": 0}]
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 22, "pb": 0}]
 NATIVE = "_muxer._native"
 _LONGEST_COMMENT = 64
 _LONGEST_INDEX = 1 << 20

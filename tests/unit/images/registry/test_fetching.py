@@ -294,12 +294,16 @@ def test_no_more_layers_are_downloaded_at_once_than_the_daemon_may(store, regist
     store.settings = replace(store.settings, max_concurrent_downloads=most)
     asked_for = {path_of(layers, number) for number in range(5)}
     running, seen = [], []
+    together = threading.Event()
 
     def hook(handler):
         if handler.path in asked_for and handler.command == "GET":
             running.append(handler.path)
             seen.append(len(running))
-            time.sleep(0.1)
+            if len(running) == most:
+                together.set()
+            together.wait(20)  # however slow the host is, the first ones see each other
+            time.sleep(0.1)  # in which one too many would come
             running.remove(handler.path)
         return False
 
