@@ -149,6 +149,25 @@ def test_a_container_that_does_not_run_has_it_at_its_start(daemon: Daemon, conta
     assert daemon.inspect(one)["HostConfig"]["RestartPolicy"] == {"Name": "on-failure", "MaximumRetryCount": 2}
 
 
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"MemorySwap": 64 * MIB}, "You should always set the Memory limit when using Memoryswap limit, see usage"),
+        ({"MemorySwap": 1}, "You should always set the Memory limit when using Memoryswap limit, see usage"),
+    ],
+)
+def test_limits_that_do_not_fit_each_other_end_the_start(
+    daemon: Daemon, container: Callable[..., str], changed: dict, words: str
+) -> None:
+    """An update looks at its own values alone; the start before has told no error."""
+    made = container("true", HostConfig=host())
+    update(daemon, made, **changed)
+    answer = daemon.request("POST", f"/containers/{made}/start")
+    assert (answer.status, answer.message) == (400, words)
+    state = daemon.request("GET", f"/containers/{made}/json").json()["State"]
+    assert (state["Status"], state["Error"]) == ("created", "")
+
+
 def test_what_was_changed_outlives_the_daemon(own_daemon: Daemon) -> None:
     """It is in the database before the answer."""
     one = own_daemon.create("sleep", "60", HostConfig=host(PidsLimit=50))

@@ -18,6 +18,10 @@ MACS = re.compile(r"\b([0-9a-f]{2}:){5}[0-9a-f]{2}\b")
 HOSTNAMES = re.compile(r"\b[0-9a-f]{12}\b")
 # The data root of either side.
 ROOTS = re.compile(r"/tmp/engine-\w+/(t/d|o/data)\b")
+# The IPv6 subnets that a daemon without a pool of its own draws.
+DRAWN = re.compile(r"\bfd[0-9a-f]{2}:[0-9a-f]{1,4}:[0-9a-f]{1,4}::(?=1?\b|/64)")
+# An exec whose stream has ended may not be recorded as ended yet.
+OVER = re.compile(r"exec command ID (is already running|has already run)")
 # Values that are measured, drawn or those of one daemon's own places; their types are compared all the same.
 VOLATILE = frozenset(
     {
@@ -34,7 +38,9 @@ UNORDERED = frozenset({"Volumes", "Warnings", "Aliases", "DNSNames", "RepoTags",
 
 def neutral(text: str) -> str:
     """A text without what differs from run to run."""
-    return ROOTS.sub("/ROOT", STAMPS.sub("TIME", MACS.sub("MAC", IDS.sub("ID", HOSTNAMES.sub("ID", text)))))
+    for pattern, stands in ((HOSTNAMES, "ID"), (IDS, "ID"), (MACS, "MAC"), (STAMPS, "TIME"), (ROOTS, "/ROOT")):
+        text = pattern.sub(stands, text)
+    return OVER.sub("exec command ID is over", DRAWN.sub("ULA::", text))
 
 
 def departures(step: Step, theirs: Answer, ours: Answer) -> list[Departure]:

@@ -124,8 +124,8 @@ def story(chance: Random, label: str) -> Iterator[Step]:
 
 
 def begin(chance: Random, name: str, other: str) -> Iterator[Step]:
-    """Start, once more or not."""
-    yield Step("POST", f"/containers/{name}/start")
+    """Start, once more or not; a short program ends before the next call."""
+    yield Step("POST", f"/containers/{name}/start", rest=0.3)
 
 
 def end(chance: Random, name: str, other: str) -> Iterator[Step]:

@@ -23,7 +23,7 @@ SECTIONS = {
         "ls -la / | sed 's/^\\([^ ]*\\) *[0-9]* /\\1 /' | cut -c1-30 | grep -v total; "
         "stat -c '%n %a %u:%g' / /dev /proc /sys /tmp /etc /dev/shm"
     ),
-    "cgroup": "cat /proc/self/cgroup; ls /sys/fs/cgroup",
+    "cgroup": "cat /proc/self/cgroup; ls -1 /sys/fs/cgroup",
     "kernel": (
         "cd /proc/sys; for f in kernel/shmmax kernel/msgmax net/ipv4/ip_forward net/ipv4/ip_unprivileged_port_start "
         "net/ipv4/ping_group_range net/ipv6/conf/all/disable_ipv6 net/ipv6/conf/default/forwarding "

@@ -65,6 +65,7 @@ def compare_calls(sides: Sides, report: Report, seed: str, number: int) -> int:
         chance = Random(f"{seed}/{sequence}")
         for step in STORIES[sequence % len(STORIES)](chance, label):
             theirs, ours = (side.send(step) for side in sides.both)
+            time.sleep(step.rest)
             sent += 1
             for found in comparing.departures(step, theirs, ours):
                 neutral = Departure(found.what, generalized(found.where, label), generalized(found.how, label))

@@ -15,7 +15,7 @@ class Step(NamedTuple):
     """One call. path: below the version, in which `{exec}` and its like stand for ids that an earlier answer gave
 
     saves: the name under which the `Id` of the answer is kept; shape: only the form of the answer is compared, because
-    its values are measurements
+    its values are measurements; rest: seconds in which what was begun comes to its end
     """
 
     method: str
@@ -24,6 +24,7 @@ class Step(NamedTuple):
     headers: Mapping[str, str] = NONE
     saves: str = ""
     shape: bool = False
+    rest: float = 0.0
 
     @property
     def operation(self) -> str:

@@ -166,8 +166,7 @@ def check(host_config: HostConfig, cgroups: Cgroups | None, *, update: bool = Fa
     update: host_config holds the values to change, and 0 for those that stay
     """
     warnings = discard(host_config, cgroups) if cgroups else []
-    _check_memory(host_config, update)
-    _check_processors(host_config)
+    check_together(host_config, update=update)
     for key, lowest, highest, text in _RANGES:
         value = host_config[key]
         if value and not lowest <= value <= highest:
@@ -182,6 +181,15 @@ def check(host_config: HostConfig, cgroups: Cgroups | None, *, update: bool = Fa
             " running out of resources."
         )
     return warnings
+
+
+def check_together(host_config: HostConfig, *, update: bool = False) -> None:
+    """Raise Invalid for limits that do not fit each other: each update looks at its own values alone.
+
+    update: as in `check`
+    """
+    _check_memory(host_config, update)
+    _check_processors(host_config)
 
 
 def _check_memory(host_config: HostConfig, update: bool) -> None:

@@ -15,7 +15,7 @@ from engine.daemon.containers.mounts import borrowing, points
 from engine.daemon.containers.output import attach
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.saving import save
-from engine.daemon.containers.security import cgroupparent, copied, joins, runids, specify, tracers
+from engine.daemon.containers.security import cgroupparent, copied, joins, resources, runids, specify, tracers
 from engine.daemon.containers.verbs import remove, wait
 from engine.daemon.measured import timed
 from engine.daemon.parts import ContainerParts
@@ -77,6 +77,7 @@ def start(engine: ContainerParts, container: Container) -> None:
             raise NotFound(f"No such container: {container.id}")
         if state.status == "dead":
             raise Conflict("container is marked for removal and cannot be started")
+        resources.check_together(container.host_config)
         try:
             launch(engine, container, by_hand=True)
         except EngineError as error:

@@ -34,27 +34,32 @@ class _Index(Registry):
         super().__init__(netloc, "https", "", insecure, credentials)
         self._authorizer = Authorizer(credentials, _SCOPE, self._fetch_token)
 
-    def ask(self, target: str, before: str = "") -> bytes:
-        """The document at the request target `target`. Raises SystemFailure, Unauthorized, Invalid.
-
-        before: how it failed with TLS
-        """
+    def ask(self, target: str) -> bytes:
+        """The document at the request target `target`. Raises SystemFailure, Unauthorized, Invalid."""
+        if self.origin.host != _OFFICIAL_HOST:
+            self._ping()
         try:
             answer, _ = self._answered("GET", target, {"X-Docker-Token": "true"})
         except ConnectFailure as failure:
-            said = str(failure).removeprefix("failed to do request: ")
-            if len(self._origins) > 1:
-                self._origins.pop(0)
-                return self.ask(target, said)
-            if self.origin.host == _OFFICIAL_HOST:
-                raise ConnectFailure(said) from failure
-            raise Invalid(self._unreachable(said, before)) from failure
+            raise ConnectFailure(_said(failure)) from failure
         if answer.status != 200:
             raise SystemFailure(f"Unexpected status code {answer.status}")
         data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
         if len(data) > documents.LARGEST_DOCUMENT:
             raise SystemFailure(f"the answer to a search is larger than {documents.LARGEST_DOCUMENT} bytes")
         return data
+
+    def _ping(self, before: str = "") -> None:
+        """Ask whether somebody is there, whatever the answer is. Raises Invalid; before: how it failed with TLS."""
+        try:
+            answer = self._sent("GET", self._origins[0], "/v1/_ping", {})
+            read_body(answer, documents.LARGEST_DOCUMENT)
+            self.transport.drop(self.origin)
+        except ConnectFailure as failure:
+            if len(self._origins) == 1:
+                raise Invalid(self._unreachable(_said(failure), before)) from failure
+            self._origins.pop(0)
+            self._ping(_said(failure))
 
     def _unreachable(self, said: str, before: str) -> str:
         netloc = self.origin.netloc
@@ -66,6 +71,10 @@ class _Index(Registry):
             " In the case of HTTPS, if you have access to the registry's CA certificate, no need for the flag;"
             f" place the CA certificate at {CERTIFICATES}/{netloc}/ca.crt"
         )
+
+
+def _said(failure: ConnectFailure) -> str:
+    return str(failure).removeprefix("failed to do request: ")
 
 
 def search(settings: Settings, term: str, limit_text: str, filters: Object, auth: Object | None) -> list[Object]:
