@@ -256,6 +256,13 @@ def test_a_file_is_no_place_to_unpack(daemon: Daemon, there: str) -> None:
     assert (answer.status, answer.message) == (400, "extraction point is not a directory")
 
 
+@pytest.mark.parametrize("end", ["/", "/.", "/./"])
+def test_a_file_that_is_named_as_a_directory_is_none_in_the_kernels_words(daemon: Daemon, there: str, end: str) -> None:
+    answer = put(daemon, there, f"/t/f{end}", tar_of((member("x"), b"")))
+    assert (answer.status, answer.message.startswith("lstat /t/f/")) == (500, True), answer.message
+    assert answer.message.endswith(": not a directory")
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [

@@ -191,6 +191,9 @@ def _receive(container: Container, asked: AskedCopy, source: Source, kept: bool,
     fd = open_beneath(seen.root, place, _PLACE)
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            asked_for = keep_end(place, asked.path)
+            if asked_for != place:  # the kernel looks for a directory there
+                raise SystemFailure(f"lstat {asked_for}: not a directory")
             raise Invalid("extraction point is not a directory")
         _check_writable(container, place)
         user = container.config["User"]
