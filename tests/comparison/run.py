@@ -10,8 +10,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from tests.__main__ import CACHE
 from tests.comparison import comparing, containers, inside, things
@@ -26,6 +28,9 @@ STORIES: tuple[Callable[[Random, str], Iterator[Step]], ...] = (
     *(containers.story, containers.story, containers.story),
     *(things.network, things.volume, things.image, things.build, things.system),
 )
+
+
+T = TypeVar("T")
 
 
 class Report:
@@ -57,14 +62,18 @@ def generalized(path: str, label: str) -> str:
     return path.replace(label, "NAME")
 
 
-def compare_calls(sides: Sides, report: Report, seed: str, number: int) -> int:
+Both = Callable[..., tuple]
+"""Has both sides do one thing at a time, since dockerd waits a quarter of a minute for a plugin that is not there."""
+
+
+def compare_calls(both: Both, report: Report, seed: str, number: int) -> int:
     """Sequences of at least so many calls; how many were sent."""
     sent = sequence = 0
     while sent < number:
         label = f"c{sequence}"
         chance = Random(f"{seed}/{sequence}")
         for step in STORIES[sequence % len(STORIES)](chance, label):
-            theirs, ours = (side.send(step) for side in sides.both)
+            theirs, ours = both(Side.send, step)
             time.sleep(step.rest)
             sent += 1
             for found in comparing.departures(step, theirs, ours):
@@ -74,8 +83,7 @@ def compare_calls(sides: Sides, report: Report, seed: str, number: int) -> int:
                 report.take(generalized(step.operation, label), neutral, example)
             if theirs.status != ours.status and "create" in step.path:
                 break  # all that follows would differ
-        for side in sides.both:
-            side.clean(label)
+        both(Side.clean, label)
         sequence += 1
     return sent
 
@@ -98,11 +106,11 @@ def started(side: Side, body: dict) -> tuple[str, str]:
     ), said
 
 
-def compare_starts(sides: Sides, report: Report, seed: str, number: int) -> None:
+def compare_starts(both: Both, report: Report, seed: str, number: int) -> None:
     """So many containers with any fields, and what each saw."""
     for each in range(number):
         body = inside.body(Random(f"{seed}/start/{each}"))
-        (theirs, they_saw), (ours, we_saw) = (started(side, body) for side in sides.both)
+        (theirs, they_saw), (ours, we_saw) = both(started, body)
         shown = {key: value for key, value in body.items() if key not in ("Cmd", "Entrypoint", "Image")}
         example = f"start {each}: {shown}"[:500]
         if theirs != ours:
@@ -120,9 +128,13 @@ def main() -> int:
     asked = parser.parse_args()
     print(f"comparison: seed {asked.seed}", flush=True)
     report = Report()
-    with Sides(Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp")), CACHE) as sides:
-        sent = compare_calls(sides, report, asked.seed, asked.calls)
-        compare_starts(sides, report, asked.seed, asked.starts)
+    with Sides(Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp")), CACHE) as sides, ThreadPoolExecutor(2) as threads:
+
+        def both(deed: Callable[..., T], *about: object) -> tuple[T, ...]:
+            return tuple(threads.map(lambda side: deed(side, *about), sides.both))
+
+        sent = compare_calls(both, report, asked.seed, asked.calls)
+        compare_starts(both, report, asked.seed, asked.starts)
     report.show()
     whole = asked.calls >= CALLS and asked.starts >= STARTS
     unneeded = [row for row in DIFFERENCES if row not in report.needed] if whole else []
