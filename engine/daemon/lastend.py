@@ -22,18 +22,22 @@ _MEGABYTE = 1 << 20
 
 
 @contextlib.contextmanager
-def noted(exec_root: str) -> Iterator[None]:
-    """Tell of the daemon before, and leave the file while the `with` block runs. A full exec root keeps nothing."""
-    path = os.path.join(exec_root, NAME)
+def noted(exec_root: str) -> Iterator[bool]:
+    """Tell of the daemon before, and leave the file while the `with` block runs. A full exec root keeps nothing.
+
+    Yields whether that daemon has died in this boot.
+    """
+    path, died = os.path.join(exec_root, NAME), False
     with contextlib.suppress(FileNotFoundError, ValueError), open(path) as file:
         said = json.load(file)
         if isinstance(said, dict) and said.get("boot") == _read(_BOOT):
+            died = True
             log.warning("the daemon before this one has ended in no order%s", _why(said.get("kills")))
     with contextlib.suppress(OSError):
         now = {"boot": _read(_BOOT), "kills": memory.kills()}
         exitfile.write(exec_root, json.dumps(now).encode(), NAME)
     try:
-        yield
+        yield died
     except EngineError:  # a start that is refused in words is an end in order
         _forget(path)
         raise

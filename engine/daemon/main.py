@@ -223,7 +223,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
         dataroot.locked("data", settings.data_root),
         dataroot.locked("exec", settings.exec_root),
         _pidfile(settings.pidfile),
-        lastend.noted(settings.exec_root),
+        lastend.noted(settings.exec_root) as died,
     ):
         log.info("muxer %s", in_words(select(settings.muxer), settings.muxer))
         engine = inside.engine = _build(settings, spawner)
@@ -266,7 +266,7 @@ def _run(settings: Settings, spawner: Spawner, read: Callable[[], Settings]) -> 
             shutdown.stop_all(engine, manager.stopping)
         if os.path.isdir(paths.wires(settings.exec_root)):
             adopt.clear_wires(engine)  # no other daemon may be started to do it
-        if is_made(engine, "wiring") and engine.wiring.any_known():
+        if died or is_made(engine, "wiring"):
             putting.put_away(engine, asleep=not told)
         if is_made(engine, "cgroups"):
             engine.cgroups.leave()

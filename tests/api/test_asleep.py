@@ -21,6 +21,7 @@ from tests.harness.amounts import amount
 from tests.harness.contexts import Member, build
 from tests.harness.daemon import Daemon
 from tests.harness.fixtures import AS_USER, World
+from tests.harness.holdings import links
 from tests.harness.http import Connection
 from tests.harness.listening import past
 from tests.harness.sleeping import Activated, activated, until
@@ -69,6 +70,13 @@ def ready(daemon: Daemon, container: str) -> int:
     """The process 1 of a container whose shell waits for its end."""
     until(lambda: b"sleep" in daemon.request("GET", f"/containers/{container}/top", checked=False).body, "no shell")
     return daemon.inspect(container)["State"]["Pid"]
+
+
+def bridges(daemon: Daemon) -> list[str]:
+    """The names of the bridges beside it."""
+    return [
+        each["ifname"] for each in links(daemon.namespaces) if each.get("linkinfo", {}).get("info_kind") == "bridge"
+    ]
 
 
 def stays_awake(engine: Activated, seconds: float = 2.5) -> bool:
@@ -335,6 +343,30 @@ def test_a_daemon_that_was_killed_is_woken_by_what_is_due(engine: Activated, mad
     end(pid)
     until(lambda: engine.starts > before, "nobody woke the engine")
     until(lambda: engine.daemon.inspect(one)["State"]["Pid"] not in (0, pid), "it is not run again")
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["asleep", "killed"])
+def test_bridges_of_containers_that_end_while_no_daemon_runs_go_with_the_next_one(
+    engine: Activated, made: Callable[..., str], killed: bool
+) -> None:
+    """Also where that one uses no network."""
+    daemon = engine.daemon
+    with networks(daemon, near=subnet("10.94.0.0/24")) as known:
+        bridge = f"br-{known['near'][:12]}"
+        one = made("sh", "-c", UNTIL_TOLD, **on("near"))
+        pid = ready(daemon, one)
+        if killed:  # while the bridge is idle already
+            end(pid)
+            daemon.request("POST", f"/containers/{one}/wait")
+            os.kill(engine.pid, signal.SIGKILL)
+            until(lambda: engine.asleep, "it is there")
+        else:
+            engine.sleeps()
+            assert bridge in bridges(daemon)
+            end(pid)
+        daemon.request("GET", "/_ping")
+        engine.sleeps()
+        assert bridge not in bridges(daemon)
 
 
 def test_a_signal_ends_it_as_ever(engine: Activated) -> None:

@@ -184,6 +184,17 @@ def test_a_bridge_that_is_there_already_is_used_and_never_removed(ours: None) ->
         assert links.find(netlink, "mine") is not None
 
 
+def test_an_earlier_daemons_devices_are_known_by_their_marks(ours: None) -> None:
+    Wiring().ensure(NETWORK)
+    theirs = replace(NETWORK, id="9" * 64, device="br-theirs")
+    with Netlink() as netlink:
+        netlink.send(links.bridge(theirs.device, "02:00:00:00:00:07", 0, "not the engine's"))
+    wiring = Wiring()
+    assert wiring.made([NETWORK, theirs]) == [NETWORK] and wiring.made([theirs]) == []
+    wiring.remove(NETWORK)
+    assert wiring.made([NETWORK, theirs]) == []
+
+
 def test_a_device_that_two_networks_hang_on_goes_with_the_last_of_them(ours: None) -> None:
     """Such a device is a VLAN that the engine made for the first of two macvlan networks."""
     first = replace(PLAIN, driver="macvlan", device="up0.7", options={"parent": "up0.7"})

@@ -86,6 +86,16 @@ def remove(network: Network, others: Iterable[Network]) -> None:
         raise SystemFailure(f"the interface {network.device} cannot be removed: {reasons.of(error)}") from error
 
 
+def marked() -> set[str]:
+    """The ids of the networks, of whatever engine, for which the links of this host were made. Raises SystemFailure."""
+    try:
+        with Netlink() as netlink:
+            aliases = [link.alias for link in links.every(netlink)]
+    except OSError as error:
+        raise SystemFailure(f"the host's interfaces cannot be listed: {reasons.of(error)}") from error
+    return {alias.removeprefix(_MARK) for alias in aliases if alias.startswith(_MARK)}
+
+
 def mark(network: Network) -> str:
     """The alias that marks a link which the engine made for this network."""
     return _MARK + network.id

@@ -45,19 +45,25 @@ def prune(engine: NetworkParts, asked: Mapping[str, tuple[str, ...]]) -> list[Ne
 def put_away(engine: NetworkParts, *, asleep: bool) -> None:
     """Remove the rules and devices of networks without containers; the next daemon makes them again if it needs them.
 
+    An earlier daemon may have made them, for containers that have ended while none ran: the mark on a device tells.
     A daemon may be stopped for good: its bridges would keep their addresses from everybody. While it is only asleep,
     containers of other networks may call the host by the default bridge's address.
     """
-    networks = engine.networks.all()
     called = asleep and any(endpoint.interface for endpoint in engine.networks.endpoints())
-    for network in networks:
-        idle = not engine.networks.endpoints(network.id) and not (called and network.name == DEFAULT)
-        if engine.wiring.knows(network) and idle:
-            try:
-                engine.firewall.close_network(network)
-                engine.wiring.remove(network, networks)
-            except EngineError as error:
-                log.warning("the device of network %s could not be removed: %s", network.name, error)
+    used = {each.network for each in engine.networks.endpoints()}
+    try:
+        networks = engine.networks.all()
+        staying = [each for each in networks if each.id in used or (called and each.name == DEFAULT)]
+        made = engine.wiring.made(each for each in networks if each not in staying)
+    except EngineError as error:
+        log.warning("the devices of networks could not be removed: %s", error)
+        return
+    for network in made:
+        try:
+            engine.firewall.close_network(network)
+            engine.wiring.remove(network, staying)
+        except EngineError as error:
+            log.warning("the device of network %s could not be removed: %s", network.name, error)
 
 
 def _pruned(engine: NetworkParts, network: Network) -> bool:

@@ -62,9 +62,10 @@ class Wiring:
         """Whether this daemon has seen the network's device; it need not be there any more."""
         return network.id in self._known
 
-    def any_known(self) -> bool:
-        """Whether this daemon has seen any network's device."""
-        return bool(self._known)
+    def made(self, networks: Iterable[Network]) -> list[Network]:
+        """Those networks whose device this daemon has seen, or an earlier one has made. Raises SystemFailure."""
+        marked = devices.marked()
+        return [network for network in networks if network.id in self._known | marked]
 
     def attach(self, network: Network, endpoints: Iterable[Endpoint]) -> None:
         """After `ensure` was True: make the wires of running endpoints ports of this bridge, where they are not.

@@ -22,16 +22,17 @@ ONE = "1" * 64
     ],
 )
 def test_bridges_without_containers_go_with_the_daemon(opened, asleep: bool, mode: str, removed: list[str]) -> None:
-    networks, gone = opened(), []
+    networks, gone, kept = opened(), [], []
     for name in ("idle", "used", "never-there"):
         networks.create({"Name": name})
     if mode:
         given = networks.join(ONE, {mode: endpoint()})
         assert len(given) == 1
     wiring = SimpleNamespace(
-        knows=lambda network: network.name != "never-there" and network.wired,
-        remove=lambda network, _others: gone.append(network.name),
+        made=lambda networks: [network for network in networks if network.name != "never-there" and network.wired],
+        remove=lambda network, others: gone.append(network.name) or kept.append({other.name for other in others}),
     )
     firewall = SimpleNamespace(close_network=lambda _network: None)
     remove.put_away(SimpleNamespace(networks=networks, wiring=wiring, firewall=firewall), asleep=asleep)
     assert sorted(gone) == removed
+    assert not set(removed).intersection(*kept), "a device that two of them share would go to the other"

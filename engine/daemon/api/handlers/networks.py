@@ -3,6 +3,7 @@
 Each function runs in its request's thread.
 """
 
+import contextlib
 import json
 
 from engine.daemon.api import versions
@@ -17,7 +18,7 @@ from engine.daemon.network import filters, shown
 from engine.daemon.network import remove as removal
 from engine.daemon.network.record import Network
 from engine.daemon.parts import DaemonParts
-from engine.errors import EngineError, Invalid, NotFound
+from engine.errors import EngineError, Forbidden, Invalid, NotFound
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("", "0", "f", "F", "FALSE", "false", "False")
@@ -61,7 +62,8 @@ def create(engine: DaemonParts, request: Request) -> Response:
         try:
             wires.bring_up(engine, network)
         except EngineError:
-            removal.remove(engine, network)
+            with contextlib.suppress(NotFound, Forbidden):  # another client has removed it, or has a container there
+                removal.remove(engine, network)
             raise
     return Json({"Id": network.id, "Warning": ""}, 201)
 

@@ -85,10 +85,14 @@ def bring_up(engine: EndpointParts, network: Network) -> None:
     """Have the network's device on the host, with its firewall rules, before a container is plugged into it.
 
     The default bridge comes with the first device of any network: containers of all of them call the host by its
-    address.
+    address. Of a network that is removed meanwhile, as no endpoint keeps it, neither stays.
     """
     if engine.wiring.ensure(network):
         engine.wiring.attach(network, engine.networks.endpoints(network.id))
+        if not engine.networks.stays(network):
+            engine.firewall.close_network(network)
+            engine.wiring.remove(network, filter(engine.networks.stays, engine.networks.all()))
+            return
         if network.name != DEFAULT and engine.networks.has_default:
             _bring_up_default(engine)
 
@@ -133,9 +137,6 @@ def bring_up_gateways(engine: EndpointParts, addresses: Iterable[str]) -> None:
     for network in engine.networks.all() if wanted else ():
         if network.driver == "bridge" and any(pool.gateway in wanted for pool in network.pools):
             bring_up(engine, network)
-            if not engine.networks.stays(network):  # no endpoint of it has kept it from going meanwhile
-                engine.firewall.close_network(network)
-                engine.wiring.remove(network)
 
 
 def namespace(pid: int, pid_start: int) -> int:
