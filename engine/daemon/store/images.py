@@ -103,12 +103,16 @@ def layer_by_diff_id(connection: sqlite3.Connection, diff_id: str) -> sqlite3.Ro
     return row
 
 
-def layer_places(connection: sqlite3.Connection, diff_id: str) -> list[tuple[str, int]]:
-    """Each manifest that has the layer with these contents, and the layer's place in it, from the lowest."""
+def layer_places(connection: sqlite3.Connection, diff_id: str, digest: str = "") -> list[tuple[str, int]]:
+    """Each manifest that has the layer with these contents, and the layer's place in it, from the lowest.
+
+    digest: only of manifests that name this blob
+    """
     rows = connection.execute(
         """SELECT DISTINCT manifest, position FROM image_layers JOIN layers ON layer = number
-           WHERE diff_id = ? ORDER BY manifest, position""",
-        (diff_id,),
+           WHERE diff_id = ? AND (? = '' OR manifest IN (SELECT manifest FROM image_blobs WHERE digest = ?))
+           ORDER BY manifest, position""",
+        (diff_id, digest, digest),
     )
     return [tuple(row) for row in rows]
 

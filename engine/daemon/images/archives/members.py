@@ -12,11 +12,12 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.annotating import Protocol
 from engine.daemon.images import image as documents
 from engine.daemon.images.catalogue import Catalogue
+from engine.daemon.images.content import Content
 from engine.daemon.images.layers import comparing
 from engine.daemon.images.layers.store import Layer, Session
 from engine.daemon.jsontext import Object
@@ -119,12 +120,16 @@ class Members:
         digest = f"{said[1]}:{said[2]}" if said else ""
         if digest:
             self._pin(digest)
-            if self._content.has(digest, entry.size):
-                # The blob that is in the store was verified when it came, so the archive's copy of it is skipped.
-                self._files[name] = digest, entry.size
-                return
         pieces = reader.chunks(PIECE)
+        here = bool(digest) and self._content.has(digest, entry.size)
+        if here:
+            # The blob that is in the store was verified when it came, but its disk or an earlier release may have
+            # damaged it.
+            pieces = _differing(self._content, digest, pieces)
         first = next(pieces, b"")
+        if here and not first:
+            self._files[name] = digest, entry.size
+            return
         unpacking = None
         told = _Telling(self._progress, digest, name, entry.size)
         with self._content.incoming() as blob:
@@ -143,6 +148,9 @@ class Members:
                 raise
             if unpacking:
                 unpacking.finish()
+            if here and blob.digest != digest:  # the archive's is the damaged one
+                self._files[name] = digest, entry.size
+                return
             self._pin(blob.digest)
             self._files[name] = blob.digest, blob.size
             blob.keep()
@@ -220,6 +228,21 @@ class Members:
         """The layer in the blob `digest`, unpacked now, where its diff id is not known."""
         with self._content.open(digest) as blob:
             return self._session.unpack(blob)
+
+
+def _differing(content: Content, digest: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """All of a file, where it is not the very same as the blob, and else nothing."""
+    same = 0
+    with content.open(digest) as blob:
+        for piece in pieces:
+            if blob.read(len(piece)) != piece:
+                blob.seek(0)
+                while data := blob.read(min(same, PIECE)):
+                    yield data
+                    same -= len(data)
+                yield piece
+                yield from pieces
+            same += len(piece)
 
 
 def _normal(name: str) -> str:

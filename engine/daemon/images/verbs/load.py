@@ -191,16 +191,28 @@ class _Loading:
     def _file(self, name: str, diff_id: str) -> tuple[str, int]:
         """Digest and size of a layer's blob. Raises Invalid if the file is missing, or empty, and the layer not here.
 
-        A layer of an image that is here keeps its own blob, whatever the archive has in its place.
+        A layer of an image that is here keeps its own blob, whatever else the archive has in its place. Neither is
+        believed: an earlier release may have left another blob there.
         """
         found = self._members.find(name)
-        parts = comparing.descriptors(self._store.database, self._store.content, diff_id)
-        own = [(part["digest"], part["size"]) for part in parts if self._members.keeps(part)]
-        if own:
-            return found if found in own else own[0]
+        if found and found[1] and self._is_layer(found[0], diff_id):
+            return found
+        tried: set[str] = set()
+        for part in comparing.descriptors(self._store.database, self._store.content, diff_id):
+            if part["digest"] not in tried and self._members.keeps(part) and self._is_layer(part["digest"], diff_id):
+                return part["digest"], part["size"]
+            tried.add(part["digest"])
         if found is None or not found[1]:
             raise Invalid(f"invalid archive: {name!r} is missing")
-        return found
+        raise Invalid(f"invalid archive: {name!r} is another layer than {diff_id}")
+
+    def _is_layer(self, digest: str, diff_id: str) -> bool:
+        """Whether the blob is the layer, also a damaged one that is no tar."""
+        try:
+            comparing.check_blob(self._store.content, digest, diff_id)
+        except Invalid:
+            return False
+        return True
 
     def _made(self, config: bytes, files: list[tuple[str, int]], names: list[Reference]) -> Image:
         """Add an image that came without a manifest. files: (digest, size) of each layer, lowest first"""

@@ -12,7 +12,7 @@ from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.images import image as documents
 from engine.daemon.images.layers import comparing
 from engine.daemon.jsontext import Object
-from engine.daemon.tar.compression import Peeked
+from engine.daemon.tar.compression import Unpacked
 from engine.errors import EngineError, Invalid
 from tests.unit.images.made import archive, digest, member, store
 
@@ -63,7 +63,7 @@ def test_what_was_looked_at_once_is_known_to_the_next_build(tmp_path: Path, monk
     tar = archive(member("z", os.urandom(10)))
     images = store(tmp_path)
     looked: list[object] = []
-    monkeypatch.setattr(comparing, "Peeked", lambda blob: looked.append(blob) or Peeked(blob))
+    monkeypatch.setattr(comparing, "Unpacked", lambda blob: looked.append(blob) or Unpacked(blob))
     with Keeper(images) as owner, Keeper(images) as other, Keeper(images) as third:
         first, second = gzip.compress(tar, 9), gzip.compress(tar, 1)
         assert not refused(owner, digest(tar), given(owner, first))

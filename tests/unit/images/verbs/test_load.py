@@ -435,7 +435,8 @@ def test_a_blob_that_an_image_has_for_the_layer_is_not_read_again(store, image, 
     whole = store.content.open
     monkeypatch.setattr(store.content, "open", lambda digest: opened.append(digest) or whole(digest))
     load(store, layout(image, {"io.containerd.image.name": "docker.io/library/other:1"}))
-    assert not {made.digest(layer) for layer in image.packed} & set(opened)
+    blobs = [made.digest(layer) for layer in image.packed]
+    assert [opened.count(blob) for blob in blobs] == [1, 1], "it is held against the archive's, and not unpacked"
 
 
 @pytest.mark.parametrize("form", ["docker-archive", "layout"])
