@@ -93,6 +93,9 @@ class ffi:
         tail: int
         prefix: ffi.CData
         prefix_size: int
+        ends: int
+        end_segment: int
+        end_record: int
 
     class HandedClient(CData):
         """struct mux_handed_client *"""
@@ -308,6 +311,7 @@ class _Lib:
         self, lines: ffi.Lines, attributes: bytes, size: int, prefix: bytes, prefix_size: int, /
     ) -> int: ...
     def mux_lines_sift(self, lines: ffi.Lines, sifts: bool, /) -> None: ...
+    def mux_lines_limit(self, lines: ffi.Lines, limit: int, /) -> None: ...
     def mux_lines_flush(self, lines: ffi.Lines, finish: bool, /) -> int: ...
     def mux_lines_wait(
         self, lines: ffi.Lines, fd: int, offset: ffi.Numbers, path: bytes, changes: int, ended_fd: int, /

@@ -112,6 +112,9 @@ struct mux_query {
     int64_t tail;          /* only that many last lines; negative: all */
     const uint8_t *prefix; /* put before each line, after the time */
     size_t prefix_size;
+    int ends;              /* of a log of the engine's own form, nothing that came behind this place: */
+    uint64_t end_segment;
+    uint64_t end_record;   /* how many of that segment are wanted */
 };
 
 /* Sends the log in directory to sink_fd. ended_fd: -1 sends what is there now; else new lines are sent too until it is
@@ -155,6 +158,9 @@ int mux_lines_learn(struct mux_lines *lines, const uint8_t *attributes, size_t s
 
 /* sifts: from now on lines behind last_ns are only left out, because earlier ones may come behind them. */
 void mux_lines_sift(struct mux_lines *lines, int sifts);
+
+/* From now on mux_lines_read reads a file no further than this offset. */
+void mux_lines_limit(struct mux_lines *lines, uint64_t limit);
 
 /* Sends what waits, and with `finish` the end of the HTTP body. 0 or a negative errno. */
 int mux_lines_flush(struct mux_lines *lines, int finish);

@@ -198,6 +198,7 @@
     "import os\n" \
     "import re\n" \
     "import zlib\n" \
+    "from collections.abc import Iterator\n" \
     "from io import BufferedReader\n" \
     "_BLOCK = 1 << 18\n" \
     "_HEADER = b\"\\x1f\\x8b\\x08\\x14\\0\\0\\0\\0\\0\\xff\"\n" \
@@ -241,6 +242,14 @@
     "        return None\n" \
     "    found = _ORIGIN.match(head, len(_HEADER) + 2 + int.from_bytes(head[len(_HEADER) : len(_HEADER) + 2], \"little\"))\n" \
     "    return (int(found[1]), int(found[2])) if found else None\n" \
+    "def unpacked(fd: int) -> Iterator[bytes]:\n" \
+    "    inflate, place = zlib.decompressobj(wbits=31), 0\n" \
+    "    while packed := os.pread(fd, _BLOCK, place):\n" \
+    "        place += len(packed)\n" \
+    "        try:\n" \
+    "            yield inflate.decompress(packed)\n" \
+    "        except zlib.error:\n" \
+    "            return\n" \
     "def _last_time(source: BufferedReader) -> bytes:\n" \
     "    size = os.fstat(source.fileno()).st_size\n" \
     "    tail = os.pread(source.fileno(), _TAIL, max(size - _TAIL, 0))\n" \

@@ -138,7 +138,7 @@ int mux_lines_read(struct mux_lines *lines, int fd, uint64_t *offset) {
             bytes += lines->window_start;
             size = lines->window_size;
         } else {
-            uint64_t most = lines->limit - *offset;
+            uint64_t most = lines->limit > *offset ? lines->limit - *offset : 0;
             int64_t got = read_at(fd, lines->window, want < most ? want : (size_t)most, *offset);
             if (got <= 0) return (int)got;
             size = (size_t)got;
@@ -185,6 +185,8 @@ int mux_lines_put(struct mux_lines *lines, int stream, uint64_t time_ns, const u
 }
 
 void mux_lines_sift(struct mux_lines *lines, int sifts) { lines->sifts = sifts != 0; }
+
+void mux_lines_limit(struct mux_lines *lines, uint64_t limit) { lines->limit = limit; }
 
 int mux_lines_flush(struct mux_lines *lines, int finish) { return sink_flush(&lines->sink, finish != 0); }
 

@@ -55,9 +55,12 @@ static int name_new(struct reading *reading) {
         if (grown) reading->segments = grown;
         if (grown) reading->segment_room = room;
     }
+    const struct mux_query *query = reading->query;
     for (size_t i = 0; i < numbers.count && failed == 0; i++) {
+        if (query->ends && numbers.each[i] > query->end_segment) break;
         reading->newest = numbers.each[i];
-        segment_name(&reading->segments[reading->segment_count++], reading->directory_fd, reading->newest);
+        uint64_t most = query->ends && reading->newest == query->end_segment ? query->end_record : UINT64_MAX;
+        segment_name(&reading->segments[reading->segment_count++], reading->directory_fd, reading->newest, most);
     }
     free(numbers.each);
     return failed;

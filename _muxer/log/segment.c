@@ -10,8 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void segment_name(struct segment *segment, int directory_fd, uint32_t number) {
-    *segment = (struct segment){.number = number, .directory_fd = directory_fd, .index_fd = -1, .log_fd = -1};
+void segment_name(struct segment *segment, int directory_fd, uint32_t number, uint64_t most) {
+    *segment = (struct segment){
+        .number = number, .directory_fd = directory_fd, .index_fd = -1, .log_fd = -1, .most = most};
 }
 
 int segment_open(struct segment *segment) {
@@ -48,6 +49,7 @@ int segment_refresh(struct segment *segment) {
     segment->size = (uint64_t)log.st_size;
     /* A frame has a header and a byte at least: whatever an index has behind that is damage. */
     if (segment->count > segment->size / (FRAME_SIZE + 1)) segment->count = segment->size / (FRAME_SIZE + 1);
+    if (segment->count > segment->most) segment->count = segment->most;
     segment->order = ours ? index_order(header) : 0;
     return 0;
 }

@@ -12,13 +12,14 @@ struct segment {
     int directory_fd;
     int index_fd, log_fd; /* -1 while it is not open */
     bool gone;            /* one of its files is not there: a rotation removes it, and it does not come back */
+    uint64_t most;  /* no more records than this are wanted */
     uint64_t count; /* of records, valid or not, at the last refresh; 0 while it is not open */
     uint64_t size;  /* of the .log file, at the last refresh */
     uint64_t order; /* its order mark (log/order.h), at the last refresh */
 };
 
-/* Makes a segment that is not open yet. */
-void segment_name(struct segment *segment, int directory_fd, uint32_t number);
+/* Makes a segment that is not open yet, of which no more than `most` records are wanted. */
+void segment_name(struct segment *segment, int directory_fd, uint32_t number, uint64_t most);
 
 /* Opens it, if it is not open. 0 or a negative errno: -ENOENT when it is gone. */
 int segment_open(struct segment *segment);

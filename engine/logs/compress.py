@@ -1,12 +1,14 @@
 """Compresses the older files of a log of JSON lines with gzip, as dockerd does.
 
-Run by a child of the monitor that does nothing else and ends. Each file is replaced by its compressed form in one step,
+Run by a child of the monitor that does nothing else and ends; a monitor in C has such a child unpack a file, too. Each
+file is replaced by its compressed form in one step,
 so that a reader finds one or the other. The file that is being written is never touched.
 """
 
 import os
 import re
 import zlib
+from collections.abc import Iterator
 from io import BufferedReader
 
 from engine.logs import order
@@ -62,6 +64,17 @@ def origin(fd: int) -> tuple[int, int] | None:
         return None
     found = _ORIGIN.match(head, len(_HEADER) + 2 + int.from_bytes(head[len(_HEADER) : len(_HEADER) + 2], "little"))
     return (int(found[1]), int(found[2])) if found else None
+
+
+def unpacked(fd: int) -> Iterator[bytes]:
+    """What was packed into a file. Damage ends it, behind all that came before."""
+    inflate, place = zlib.decompressobj(wbits=31), 0
+    while packed := os.pread(fd, _BLOCK, place):
+        place += len(packed)
+        try:
+            yield inflate.decompress(packed)
+        except zlib.error:
+            return
 
 
 def _last_time(source: BufferedReader) -> bytes:

@@ -29,7 +29,7 @@ _TRIES = 5
 @dataclass(slots=True)
 class File:
     """One open file of a log, read from `offset` on. number: 0 for the one being written; offset: of a compressed file,
-    in what was packed into it
+    in what was packed into it; end: what is behind it is not wanted
     """
 
     fd: int
@@ -37,6 +37,7 @@ class File:
     number: int
     compressed: bool
     offset: int = 0
+    end: int = _WHOLE
 
     @property
     def in_order(self) -> bool:
@@ -46,6 +47,10 @@ class File:
     def pass_over(self) -> None:
         """Want none of what it has at this moment."""
         self.offset = _WHOLE if self.compressed else os.fstat(self.fd).st_size
+
+    def was(self, inode: int) -> bool:
+        """Whether it had this inode when it was written; another program's compression does not tell."""
+        return inode != 0 and inode == ((compress.origin(self.fd) or (0,))[0] if self.compressed else self.inode)
 
     def is_made_of(self, plain: "File", *, unnamed: bool = False) -> bool:
         """Whether a compression has made it of another file, which is still open. unnamed: also one that does not name
@@ -72,6 +77,7 @@ class Log:
         self.directory = directory
         self._name = name
         self._files: list[File] = []
+        self._ends = False
 
     def __enter__(self) -> "Log":
         return self
@@ -108,18 +114,28 @@ class Log:
         """Open the log just after what was read of it."""
 
         def found(file: File) -> bool:
-            return inode == ((compress.origin(file.fd) or (0,))[0] if file.compressed else file.inode)
+            return file.was(inode)
 
         self._files = self._open_all(lambda: found)
         if self._files and found(self._files[0]):
             self._files[0].offset = offset
+
+    def end(self, inode: int, offset: int) -> None:
+        """Of what is opened, want nothing that came behind this place; all of it did where its file is gone."""
+        self._ends = True
+        # The newest: of a file that was compressed and removed, a later one may have had the inode.
+        count = max((place for place, file in enumerate(self._files, 1) if file.was(inode)), default=0)
+        self._close(self._files[count:])
+        del self._files[count:]
+        if count:
+            self._files[-1].end = offset
 
     def read_new(self, read: Read) -> None:
         """Have all read that is in the log and was not read yet."""
         while self._files:
             file = self._files[0]
             self._read(file, read)
-            if len(self._files) == 1 and not self._go_on(file):
+            if len(self._files) == 1 and (self._ends or not self._go_on(file)):
                 break
             if self._files[0] is file and len(self._files) > 1:
                 # What was written between the last read and the rotation.
@@ -129,7 +145,10 @@ class Log:
 
     @staticmethod
     def _read(file: File, read: Read) -> None:
-        if not file.compressed and os.fstat(file.fd).st_size < file.offset:
+        ends = file.end < _WHOLE
+        if not file.compressed and os.fstat(file.fd).st_size < (file.end if ends else file.offset):
+            if ends:
+                return
             file.offset = 0  # the file was cut: by a rotation of a log with a single file, or by hand
         read(file)
 
@@ -287,23 +306,15 @@ def _written(data: bytes) -> tuple[int, int] | None:
 def blocks(file: File, offset: int) -> Iterator[bytes]:
     """The file's bytes from `offset` on; for a compressed file, its uncompressed bytes."""
     if not file.compressed:
-        while block := os.pread(file.fd, _BLOCK, offset):
+        while block := os.pread(file.fd, min(_BLOCK, max(file.end - offset, 0)), offset):
             offset += len(block)
             yield block
         return
-    import zlib  # only a log whose options ask for it is compressed
-
-    inflate, place = zlib.decompressobj(wbits=31), 0
-    while packed := os.pread(file.fd, _BLOCK, place):
-        place += len(packed)
-        try:
-            block = inflate.decompress(packed)
-        except zlib.error:
-            return  # damaged: what came before is used
-        skipped = min(offset, len(block))
-        offset -= skipped
-        if len(block) > skipped:
-            yield block[skipped:]
+    place = 0
+    for block in compress.unpacked(file.fd):
+        start, place = place, place + len(block)
+        if wanted := block[max(offset - start, 0) : max(file.end - start, 0)]:
+            yield wanted
 
 
 def whole_lines(file: File) -> Iterator[bytes]:

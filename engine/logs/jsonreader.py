@@ -85,6 +85,8 @@ def _send(
             log.begin(query.tail, query.first_ns)
         else:
             log.begin_after(*after)
+        if query.end is not None:
+            log.end(*query.end)
         log.read_new(out.read)
     out.finish()
     return log.position

@@ -70,6 +70,7 @@ class Out:
 
     def _read(self, file: File) -> int:
         self._offset[0] = file.offset
+        lib.mux_lines_limit(self._lines, file.end)
         while True:
             ended = _check(lib.mux_lines_read(self._lines, file.fd, self._offset))
             file.offset = self._offset[0]

@@ -24,6 +24,9 @@ def asked(query: Query, chunked: bool, prefix: bytes) -> "ffi.Query":
             "tail": -1 if query.tail is None else max(query.tail, 0),
             "prefix": ffi.cast("uint8_t *", ffi.from_buffer(prefix)),
             "prefix_size": len(prefix),
+            "ends": query.end is not None,
+            "end_segment": query.end[0] if query.end else 0,
+            "end_record": query.end[1] if query.end else 0,
         },
     )
 

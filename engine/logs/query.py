@@ -18,6 +18,8 @@ class Query:
     timestamps: each line begins with its time, RFC 3339 with nine digits, and a space
     prefix: put before each line, after the time, unchanged: the details with the space that ends them
     tty: raw bytes, no frames
+    end: nothing that was written behind this place is wanted: a segment and how many records it has, or for a log of
+        JSON lines a file's inode and an offset, and then not together with `tail`
     """
 
     stdout: bool = True
@@ -28,6 +30,7 @@ class Query:
     timestamps: bool = False
     prefix: bytes = b""
     tty: bool = False
+    end: tuple[int, int] | None = None
 
     @property
     def streams(self) -> frozenset[int]:

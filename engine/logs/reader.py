@@ -12,7 +12,7 @@ from engine.logs import seek
 from engine.logs.following import Changes, follow
 from engine.logs.lines import Lines
 from engine.logs.query import Query
-from engine.logs.segment import Segment
+from engine.logs.segment import ALL, Segment
 from engine.logs.sink import GONE, Sink
 from engine.logs.writer import list_segments
 
@@ -111,8 +111,9 @@ class _Reading:
             except FileNotFoundError:
                 return
         for number in list_segments(self._directory_fd):
-            if number > self._newest:
-                self._segments.append(Segment(self._directory_fd, number))
+            last, most = self._query.end or (number, ALL)
+            if self._newest < number <= last:
+                self._segments.append(Segment(self._directory_fd, number, most if number == last else ALL))
                 self._newest = number
 
     def _read(self, segment: Segment, sink: Sink) -> None:

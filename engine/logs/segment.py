@@ -7,20 +7,38 @@ it is mapped kills the process that reads the mapping (SIGBUS), and people trunc
 import os
 
 from engine.logs import format, order
-from engine.logs.writer import last_valid
+from engine.logs.writer import last_valid, list_segments
 
 _BLOCK = 4096  # records per read of the index
+ALL = 1 << 62
+
+
+def end(directory: str) -> tuple[int, int]:
+    """Where a log ends that stands still, for `Query.end`: its newest segment, and how many records that has."""
+    try:
+        directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0, 0
+    try:
+        segment = Segment(directory_fd, max(list_segments(directory_fd), default=0))
+        if segment.open():
+            segment.trim()
+        number, count = segment.number, segment.count
+        segment.close()
+        return number, count
+    finally:
+        os.close(directory_fd)
 
 
 class Segment:
     """One segment. Once it is open, it stays readable after it was removed from the directory.
 
     number: the segment's number; count: how many records there were at the last `refresh`, valid or not; 0 while it is
-        not open; mark: its order mark then
+        not open; mark: its order mark then; most: no more records than this are wanted
     """
 
-    def __init__(self, directory_fd: int, number: int):
-        self.number = number
+    def __init__(self, directory_fd: int, number: int, most: int = ALL):
+        self.number, self._most = number, most
         self.count = self.mark = 0
         self._directory_fd = directory_fd
         self._index_fd = self._log_fd = -1
@@ -67,7 +85,7 @@ class Segment:
         header = os.pread(self._index_fd, format.INDEX_HEADER.size, 0)
         if format.index_is_ours(header):
             self.mark = format.INDEX_HEADER.unpack(header)[2]
-            self.count = format.most_records(size, self._size)
+            self.count = min(format.most_records(size, self._size), self._most)
         self._block = b""
 
     def trim(self) -> None:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from engine.logs import format
+from engine.logs import format, segment
 from engine.logs.query import Query
 from engine.logs.writer import Writer
 from tests.harness.ready import ready
@@ -175,6 +175,35 @@ def test_the_end_of_a_segment_ends_a_line(tmp_path, served):
     assert sorted(path.name for path in tmp_path.glob("*.log")) == ["00000001.log", "00000002.log"]
     assert served(tmp_path, Query()) == frame(1, b"a\n") + frame(1, b"b") + frame(1, b"c\n")
     assert served(tmp_path, Query(tail=2)) == frame(1, b"b") + frame(1, b"c\n")
+
+
+@pytest.mark.parametrize("size", [0, 20], ids=["one segment", "rotated"])
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_what_came_behind_a_place_is_left_out_whatever_the_clock_says(tmp_path, served, before, size):
+    lines = [b"line %d\n" % number for number in range(12)]
+    assert segment.end(f"{tmp_path}/none") == (0, 0)
+    end = (0, 0)
+    for number, line in enumerate(lines):
+        if number == before:
+            end = segment.end(str(tmp_path))
+        with Writer(str(tmp_path), size, 4) as log:  # each in a run of its own
+            if log.full:
+                log.rotate()
+            log.append_at(1, line, 10**18 - number % 5 * 10**9)
+        if number >= before:
+            said, there = (served(tmp_path, Query(tty=True, end=now)) for now in (end, None))
+            assert said == b"".join(each for each in lines[:before] if each in there.splitlines(keepends=True))
+            last = [each for each in lines[:before] if each in said][-2:]
+            assert served(tmp_path, Query(tty=True, end=end, tail=2)) == b"".join(last)
+
+
+def test_a_torn_record_is_behind_the_end(tmp_path, served):
+    write(tmp_path, (1, b"whole\n"))
+    with (tmp_path / format.index_name(1)).open("ab") as torn:
+        torn.write(format.pack_record(format.Record(14, 1, 99999, 1)))
+    end = segment.end(str(tmp_path))
+    write(tmp_path, (1, b"next\n"))
+    assert end == (1, 1) and served(tmp_path, Query(tty=True, end=end)) == b"whole\n"
 
 
 def test_the_oldest_segment_goes(tmp_path, served):

@@ -8,7 +8,6 @@ a client still reads the log so far, the daemon's thread that sends the log rela
 import contextlib
 import select
 import socket
-import time
 from collections.abc import Callable
 
 from engine.daemon.containers.announce import announce
@@ -25,6 +24,7 @@ MOST_WAITING = 200
 """Clients that may wait for one container's start: all of them travel with one message to its monitor."""
 MOST_KEYS = 64
 """Detach keys for which the monitor has room."""
+_ALL = Query()
 _CONTROL_KEYS = {f"ctrl-{key}": code for code, key in enumerate("@abcdefghijklmnopqrstuvwxyz[\\]^_")}
 
 
@@ -112,23 +112,24 @@ def _wait_for_start(
     """Add the client to those that wait for the start; False when the container runs."""
     # Under `operation`: a client that has seen the response head may have the container started at once, and that start
     # must find the client here.
-    with container.operation:
-        if container.removed:
-            raise NotFound(f"No such container: {asked.reference or container.id}")
-        if container.snapshot().alive:
-            return False
-        let_go(container)
-        if len(container.waiting) >= MOST_WAITING:
-            raise Conflict(f"container {container.id} already has {MOST_WAITING} clients that wait for its start")
-        connection = hijack()
-        announce(engine, container, "attach")
-        if not asked.logs:
-            container.waiting.append((client, connection))
-            return True
-        place = (replace(client, replay=False), *socket.socketpair())
-        until_ns = time.time_ns()
-        container.waiting.append(place[:2])
-    _catch_up(engine, container, asked, place, connection, until_ns)
+    with contextlib.ExitStack() as held:
+        with container.operation:
+            if container.removed:
+                raise NotFound(f"No such container: {asked.reference or container.id}")
+            if container.snapshot().alive:
+                return False
+            let_go(container)
+            if len(container.waiting) >= MOST_WAITING:
+                raise Conflict(f"container {container.id} already has {MOST_WAITING} clients that wait for its start")
+            so_far = held.enter_context(logs.so_far(engine, container)) if asked.logs else None
+            connection = hijack()
+            announce(engine, container, "attach")
+            if so_far is None:
+                container.waiting.append((client, connection))
+                return True
+            place = (replace(client, replay=False), *socket.socketpair())
+            container.waiting.append(place[:2])
+        _catch_up(engine, container, asked, place, connection, so_far)
     return True
 
 
@@ -146,9 +147,9 @@ def _catch_up(
     asked: AskedAttach,
     place: tuple[Client, socket.socket, socket.socket],
     connection: socket.socket,
-    until_ns: int,
+    so_far: Query,
 ) -> None:
-    """Send the log of earlier runs, which ended before `until_ns`, to a client that waits for the start.
+    """Send the log of earlier runs, which is all that `so_far` wants, to a client that waits for the start.
 
     place: how the client is served, the end of a socket pair that waits in its stead, and the other end. A slow reader
         must not hold up the start, and must not miss what comes after. So a start meanwhile takes the pair, and then
@@ -157,7 +158,7 @@ def _catch_up(
     client, waiting, ours = place
     with ours:
         head.await_read(connection)
-        _replay(engine, container, asked, connection, until_ns)
+        _replay(engine, container, asked, connection, so_far)
         with container.operation:
             if (client, waiting) in container.waiting:
                 container.waiting[container.waiting.index((client, waiting))] = (client, connection)
@@ -198,11 +199,11 @@ def _replay(
     container: Container,
     asked: AskedAttach,
     connection: socket.socket,
-    until_ns: int = 0,
+    wanted: Query = _ALL,
     after: tuple[int, int] | None = None,
 ) -> tuple[int, int] | None:
     if not asked.logs or not (asked.stdout or asked.stderr):
         return None
     raw = container.config["Tty"] or not asked.framed
-    query = Query(stdout=asked.stdout, stderr=asked.stderr, tty=raw, until_ns=until_ns)
+    query = replace(wanted, stdout=asked.stdout, stderr=asked.stderr, tty=raw)
     return logs.send(engine, container, connection.fileno(), query, follow=False, chunked=False, after=after)

@@ -1,6 +1,7 @@
 """Serve a container's log to a client: the lines that are kept, and with `follow` new ones until the container ends."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,9 +16,11 @@ from engine.logs.query import Query
 from engine.logs.sending import lines, sender
 from engine.logs.target import LINES, NOTHING, PLUGIN
 
-if TYPE_CHECKING:  # loaded where a container has a log of JSON lines
-    from engine.logs import jsonreader
+if TYPE_CHECKING:  # loaded where a container has a log of JSON lines, or a client waits for the start of one
+    from engine.logs import jsonfiles, jsonreader, segment
 else:
+    jsonfiles = late("engine.logs.jsonfiles")
+    segment = late("engine.logs.segment")
     jsonreader = late("engine.logs.jsonreader")
 
 
@@ -73,6 +76,25 @@ def send(
         return serve(None)
     with _end_of(container) as ended:
         return serve(ended)
+
+
+@contextmanager
+def so_far(engine: OutputParts, container: Container) -> Iterator[Query]:
+    """What wants the log of a container that does not run as it is now, whatever is written within the block.
+
+    Of a plugin's log nobody knows where it ends: what came up to now is wanted.
+    """
+    settings = engine.settings
+    where = paths.of(settings.data_root, settings.exec_root, container.id)
+    form = logconfig.form(container, engine.plugins)
+    if form == LINES:
+        with jsonfiles.Log(where.home, jsonfile.file(container.id)) as log:  # no other file is given the inode then
+            log.begin(0)
+            yield Query(end=log.position)
+    elif form == PLUGIN:
+        yield Query(until_ns=time.time_ns())
+    else:
+        yield Query(end=segment.end(where.log))
 
 
 def prefix(engine: OutputParts, container: Container) -> bytes:

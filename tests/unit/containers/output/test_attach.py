@@ -1,17 +1,24 @@
 """Detach keys, as docker writes them; and the log of JSON lines that follows the head when that was read."""
 
+import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
+import _muxer
+from engine.daemon.containers import paths
 from engine.daemon.containers.output import attach, head
 from engine.daemon.containers.output.attach import DEFAULT_DETACH_KEYS, AskedAttach, parse_detach_keys
 from engine.daemon.runtime.events import Events
 from engine.errors import Invalid
-from tests.harness.parts import Parts
+from engine.logs.drivers import jsonfile
+from engine.logs.jsonwriter import JsonWriter
+from engine.logs.writer import Writer
+from tests.harness.parts import Parts, settings
 from tests.unit.containers.test_states import container
 
 
@@ -76,6 +83,44 @@ def test_the_log_follows_when_the_head_was_read(monkeypatch, stream):
         assert client.recv(100) == b"head"
         assert client.recv(100) == b"log"
     serving.join(10)
+
+
+@pytest.mark.parametrize("muxer", ["python", *(("c",) if _muxer.built() else ())])
+@pytest.mark.parametrize("driver", ["json-file", "local"])
+@pytest.mark.parametrize("jump", [-1, 1], ids=["set back", "set forward"])
+def test_who_waits_for_a_start_gets_the_log_of_earlier_runs_whatever_the_clock_does(
+    tmp_path, monkeypatch, muxer, driver, jump
+):
+    """The clock jumps before the client comes and before the start, which is while the log is read."""
+    client, connection = socket.socketpair()
+    client.settimeout(10)
+    subject = container("exited")
+    subject.config.update(Tty=False, Labels=None)
+    subject.host_config["LogConfig"] = {"Type": driver, "Config": {}}
+    engine = Parts(events=Events(), settings=settings(data_root=str(tmp_path)), muxer=muxer, plugins=None)
+    home = paths.of(str(tmp_path), engine.settings.exec_root, subject.id)
+    os.makedirs(home.home)
+    year = 365 * 24 * 3600 * 10**9
+    log = JsonWriter(home.home, jsonfile.file(subject.id)) if driver == "json-file" else Writer(home.log)
+
+    def write(text: bytes, years: int) -> None:
+        now = time.time_ns()
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "time_ns", lambda: now + years * year)
+            log.append(1, text)
+
+    monkeypatch.setattr(head, "await_read", lambda _: write(b"new run\n", jump))
+    with log, client:
+        write(b"earlier\n", -jump)
+        asked = AskedAttach(logs=True, stream=True, stdin=False, stdout=True, stderr=True, framed=False)
+        attach.attach(engine, subject, asked, lambda: None, lambda: connection)
+        ((_, waiting),) = subject.waiting
+        waiting.sendall(b"|live")
+        waiting.close()
+        said = b""
+        while data := client.recv(100):
+            said += data
+    assert said == b"earlier\n|live"
 
 
 def test_a_client_that_reads_nothing_is_not_waited_for_long(monkeypatch):
