@@ -87,6 +87,9 @@ void carry_out(struct mux_stay *stay);
 /* The log was rotated: begins to compress its older files. */
 void compress_older(struct mux_stay *stay);
 
+/* Has what is packed in a file written to another, and waits for that. 0 or a negative errno. */
+int unpack_older(const void *stay, int packed, int to);
+
 /* The compression has ended, or is to end since it is unwanted, if there is one. */
 void end_compression(struct mux_stay *stay, bool unwanted);
 

@@ -104,10 +104,9 @@ static int find_owed(const struct mux_stay *stay, const char *after, int streams
     if (*after++ != '[' || !read_number(&after, &inode) || *after++ != ',' || !read_number(&after, &offset))
         return -EINVAL;
     if (!pump->json) return 0;
-    int failed = json_later(&stay->log, pump->json, &query, inode, offset, owed, size, &whole);
+    int failed = json_later(&stay->log, pump->json, &query, inode, offset, unpack_older, stay, owed, size, &whole);
     if (failed == 0 && !whole)
-        warn(stay, "a client was not sent all lines of a log: the file that it had read from is compressed or gone",
-             -ENOMSG);
+        warn(stay, "a client was not sent all lines of a log: the file that it had read from is gone", -ENOMSG);
     for (unsigned stream = 1; stream <= 2 && failed == 0; stream++)
         if (streams & 1 << stream) failed = add_unfinished(pump, stream, framed, owed, size);
     return failed;

@@ -119,17 +119,19 @@ def test_a_client_that_was_sent_lines_of_json_gets_those_since(spawner, attached
         until(lambda: not (log / "j.log.1").exists())
         say(b"ur\n")
         assert receive(later, 11) == frame(1, b"ur\n")
-    # Of a file that is no plain one any more, and for one of the largest number.
-    for inode in (place.st_ino, 2**64 - 1):
-        with attach(link, Client(STDOUT, True), (inode, place.st_size)) as late:
-            told = frame(1, b"three\n") + frame(1, b"four\n")
-            assert receive(late, len(told)) == told
-            assert codec.decode(link.recv(500)[1:]) == Warned(
-                "a client was not sent all lines of a log: the file that it had read from is compressed or gone"
-            )
-    with attach(link, Client(STDOUT, True), (0, 0)) as late:
-        assert receive(late, len(told)) == told
     with gzip.open(log / "j.log.1.gz") as old:
         assert [json.loads(line)["log"] for line in old] == ["one\n", "<two> \u00e4 \n"]
+    # Of a file that is no plain one any more; of one that is gone, with the largest number; and before any.
+    whole = [frame(1, text) for text in (b"one\n", "<two> \u00e4 \n".encode(), b"three\n", b"four\n")]
+    for after, told in (((place.st_ino, place.st_size), whole[1:]), ((2**64 - 1, 5), whole), ((0, 0), whole)):
+        with attach(link, Client(STDOUT, True), after) as late:
+            assert receive(late, len(b"".join(told))) == b"".join(told)
+        if after[0] > place.st_ino:
+            assert codec.decode(link.recv(500)[1:]) == Warned(
+                "a client was not sent all lines of a log: the file that it had read from is gone"
+            )
+    (log / "j.log.1.gz").write_bytes(b"damaged, and so passed over")
+    with attach(link, Client(STDOUT, True), (0, 0)) as late:
+        assert receive(late, len(b"".join(whole[2:]))) == b"".join(whole[2:])
     near[0].shutdown(socket.SHUT_WR)
     assert ended(link) == 0
