@@ -2,7 +2,11 @@
 
 Runs in the process that is to be a daemon, before it writes or reads anything there. Each component of a path is opened
 beneath the one before. Links on the way are followed only where nobody else could have put them; in the directory
-itself none is. To a user's daemon the host's root may be an id that has no name, so it is whoever owns "/".
+itself none is. To a user's daemon the host's root may be an id that has no name, so it is whoever owns "/"; and since
+others have none either, such a daemon looks at its paths once before it has a user namespace (`reach`).
+
+A group may write where nobody else is in it: that of a user's own name. The group databases know a group by the number
+that it has outside of a user namespace, and of one without a number nobody knows who is in it.
 """
 
 import contextlib
@@ -11,6 +15,7 @@ import stat
 from collections.abc import Iterable
 
 from engine.errors import SystemFailure
+from engine.kernel import userns
 
 _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -50,6 +55,11 @@ def make(path: str, mode: int, inside: Iterable[str] = ()) -> None:
     finally:
         for fd in opened.values():
             os.close(fd)
+
+
+def reach(path: str, mode: int) -> None:
+    """Check the way to a directory, which is made where it is missing. Raises SystemFailure in words, and OSError."""
+    os.close(_reached(path, mode))
 
 
 def _reached(path: str, mode: int) -> int:
@@ -104,9 +114,32 @@ def _check(path: str, found: os.stat_result, own: bool = False, open_to_all: boo
             f"{path} cannot be used: it belongs to the user {found.st_uid}, who could put anything there;"
             f" it has to belong to the user {user}"
         )
-    groups = stat.S_IWGRP if found.st_gid not in (os.getegid(), root.st_gid) else 0
-    writers = found.st_mode & (stat.S_IWOTH | groups)
-    if writers and not open_to_all and stat.S_IFMT(found.st_mode) in (stat.S_IFDIR, stat.S_IFREG):
+    writers = found.st_mode & (stat.S_IWOTH | stat.S_IWGRP)
+    if not writers or open_to_all or stat.S_IFMT(found.st_mode) not in (stat.S_IFDIR, stat.S_IFREG):
+        return
+    if writers & stat.S_IWOTH or not _is_private(found.st_gid):
+        of = "" if writers & stat.S_IWOTH else f" of the group {found.st_gid}"
         raise SystemFailure(
-            f"{path} cannot be used: other users can write to it (mode {stat.S_IMODE(found.st_mode):04o})"
+            f"{path} cannot be used: other users{of} can write to it (mode {stat.S_IMODE(found.st_mode):04o})"
         )
+
+
+def _is_private(gid: int) -> bool:
+    """Whether it is the group of this process's user alone, or of root alone."""
+    number = userns.hosts_group(gid)
+    return number >= 0 and any(_is_of(uid, number) for uid in (userns.hosts_number(), 0))
+
+
+def _is_of(uid: int, gid: int) -> bool:
+    import grp  # loaded for a path to which a group may write
+    import pwd
+
+    try:
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return gid == uid
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == name and set(group.gr_mem) <= {name}

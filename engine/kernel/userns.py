@@ -61,23 +61,32 @@ def outermost(pid: int) -> int:
 def hosts_number() -> int:
     """The number that this process's user has on the host, or in the namespace around its own."""
     own = os.geteuid()
-    try:
-        with open("/proc/self/uid_map") as file:
-            for line in file:
-                inside, outside, count = map(int, line.split())
-                if inside <= own < inside + count:
-                    return outside + own - inside
-    except FileNotFoundError:  # a kernel without user namespaces
-        return own
-    return own
+    return _outside(_MAPS[0], own, own)
+
+
+def hosts_group(gid: int) -> int:
+    """The number that a group has there; -1 where it has none here, and is shown as the overflow id."""
+    return _outside(_MAPS[1], gid, -1)
+
+
+def _outside(path: str, number: int, otherwise: int) -> int:
+    for inside, outside, count in _map(path):
+        if inside <= number < inside + count:
+            return outside + number - inside
+    return otherwise
 
 
 def _mapped(path: str) -> int:
+    return sum(count for _, _, count in _map(path))
+
+
+def _map(path: str) -> list[tuple[int, int, int]]:
     try:
         with open(path) as file:
-            return sum(int(line.split()[2]) for line in file)
+            found = [line.split() for line in file]
     except FileNotFoundError:  # a kernel without user namespaces
-        return _ALL
+        return [(0, 0, _ALL)]
+    return [(int(inside), int(outside), int(count)) for inside, outside, count in found]
 
 
 def may_set_groups() -> bool:

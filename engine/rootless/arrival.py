@@ -38,13 +38,15 @@ def enter(words: list[str]) -> None:
     """
     uid = os.geteuid()
     whose.check(uid, os.environ)
-    exec_root = every.from_arguments(words).exec_root
+    settings = every.from_arguments(words)
+    exec_root = settings.exec_root
     if problem := delegated.come():
         print(f"engine daemon: limits of containers are not kept: {problem}", file=sys.stderr)
-    try:
-        ownership.make(exec_root, 0o711)  # the record there names namespaces to enter
-    except OSError as error:
-        raise SystemFailure(f"the exec root cannot be used: {reasons.whole(error)}") from error
+    for kind, root, check in (("data", settings.data_root, ownership.reach), ("exec", exec_root, ownership.make)):
+        try:
+            check(root, 0o711)  # the record in the exec root names namespaces to enter
+        except OSError as error:
+            raise SystemFailure(f"the {kind} root cannot be used: {reasons.whole(error)}") from error
     found = home.find(exec_root)
     if "user" in found:
         syscalls.setns(found["user"], syscalls.CLONE_NEWUSER)

@@ -4,11 +4,12 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from engine.errors import SystemFailure
-from engine.kernel import ownership
+from engine.kernel import ownership, userns
 
 OTHER = 4711
 INSIDE = ("tmp", "volumes", "volumes/.removed")
@@ -102,7 +103,10 @@ def _their_file(root: Path, _: Path) -> None:
         (_opened("tmp", 0o1777), "tmp cannot be used: other users can write to it (mode 1777)"),
         (_opened(".", 0o1777), "other users can write to it (mode 1777)"),
         (_opened("..", 0o757), "above cannot be used: other users can write to it (mode 0757)"),
-        (_opened("..", 0o775, OTHER), "above cannot be used: other users can write to it (mode 0775)"),
+        (
+            _opened("..", 0o775, OTHER),
+            f"above cannot be used: other users of the group {OTHER} can write to it (mode 0775)",
+        ),
     ],
 )
 def test_what_is_not_this_users_own_is_refused(
@@ -123,10 +127,83 @@ def test_what_is_not_this_users_own_is_refused(
     assert mode(elsewhere) == 0o755 and not (elsewhere / "new").exists()
 
 
+class Databases:
+    """Users and groups that a host knows: by number, a user's name, and a group's with its members."""
+
+    users = {0: "root", 1000: "me", 1001: "other"}
+    groups = {0: ("root", []), 1000: ("me", ["me"]), 100: ("users", []), 50: ("staff", []), 27: ("me", ["other"])}
+
+    def getpwuid(self, uid):
+        return SimpleNamespace(pw_name=self.users[uid])
+
+    def getgrgid(self, gid):
+        name, members = self.groups[gid]
+        return SimpleNamespace(gr_name=name, gr_mem=members)
+
+
+WHOLE = [(0, 0, 1 << 32)]
+ROOTLESS = [(0, 1000, 1), (1, 100_000, 65_536)]
+SHARED = [(0, 100, 1), (1, 100_000, 65_536)]
+REMAPPED = [(0, 100_000, 65_536)]
+
+
+@pytest.mark.parametrize(
+    ("uid", "users", "groups", "gid", "private"),
+    [
+        (0, WHOLE, WHOLE, 0, True),
+        (0, WHOLE, WHOLE, 50, False),
+        (0, WHOLE, WHOLE, 1000, False),
+        (1000, WHOLE, WHOLE, 1000, True),
+        (1000, WHOLE, WHOLE, 0, True),
+        (1000, WHOLE, WHOLE, 100, False),  # also where it is the primary group
+        (1000, WHOLE, WHOLE, 27, False),
+        (0, ROOTLESS, ROOTLESS, 0, True),
+        (0, ROOTLESS, SHARED, 0, False),
+        (0, ROOTLESS, ROOTLESS, 65_534, False),  # a number that a container's group may have
+        (0, ROOTLESS, ROOTLESS[:1], 65_534, False),  # one that is not mapped: the host's root's, or anybody's
+        (0, REMAPPED, REMAPPED, 0, True),  # numbers that nobody has a name for
+        (0, REMAPPED, REMAPPED, 50, False),
+        (4711, WHOLE, WHOLE, 4711, True),
+        (4711, WHOLE, WHOLE, 4712, False),
+        (4711, WHOLE, WHOLE, 50, False),
+    ],
+)
+def test_a_group_may_write_where_nobody_else_is_in_it(monkeypatch, uid, users, groups, gid, private):
+    databases = Databases()
+    for module, name in (("pwd", "getpwuid"), ("grp", "getgrgid")):
+        monkeypatch.setattr(f"{module}.{name}", getattr(databases, name))
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(userns, "_map", lambda path: users if "uid" in path else groups)
+    userns.hosts_number.cache_clear()
+    monkeypatch.setattr(os, "getegid", lambda: gid)
+    mode = stat.S_IFDIR | 0o770
+    found = os.stat_result((mode, 0, 0, 0, uid, gid, 0, 0, 0, 0))
+    try:
+        if private:
+            ownership._check("/x", found)
+        else:
+            with pytest.raises(SystemFailure, match=f"other users of the group {gid} can write to it"):
+                ownership._check("/x", found)
+        ownership._check("/x", found, open_to_all=True)
+        for shut in (0o711, 0o710, 0o700, 0o750):
+            ownership._check("/x", os.stat_result((stat.S_IFDIR | shut, 0, 0, 0, uid, gid, 0, 0, 0, 0)))
+    finally:
+        userns.hosts_number.cache_clear()
+
+
+def test_a_way_is_looked_at_before_a_namespace_hides_whose_it_is(tmp_path):
+    ownership.reach(f"{tmp_path}/made/root", 0o711)
+    assert mode(tmp_path / "made/root") == 0o711
+    (tmp_path / "made").chmod(0o777)
+    with pytest.raises(SystemFailure, match="made cannot be used: other users can write to it"):
+        ownership.reach(f"{tmp_path}/made/root", 0o711)
+
+
 @pytest.mark.root
 def test_what_only_this_users_group_may_write_to_is_taken_and_so_is_a_directory_open_to_all_like_tmp(
-    root: Path,
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("grp.getgrgid", Databases().getgrgid)
     root.parent.chmod(0o775)
     ownership.make(str(root), 0o711, INSIDE)
     root.parent.chmod(0o1777)
