@@ -150,8 +150,12 @@ def test_a_container_is_in_a_plugins_network(plugged: Daemon, net: Net) -> None:
         (asked,) = net.asked("NetworkDriver.CreateNetwork")
         assert asked == {
             "NetworkID": made["plug"],
-            "Options": {"com.docker.network.generic": {"color": "red"}, "com.docker.network.enable_ipv6": False},
-            "IPv4Data": [{"AddressSpace": "LocalDefault", "Pool": POOL, "Gateway": "10.91.0.1/24"}],
+            "Options": {
+                "com.docker.network.generic": {"color": "red"},
+                "com.docker.network.enable_ipv4": True,
+                "com.docker.network.enable_ipv6": False,
+            },
+            "IPv4Data": [{"AddressSpace": "LocalDefault", "Pool": POOL, "Gateway": "10.91.0.1/24", "AuxAddresses": {}}],
             "IPv6Data": [],
         }
         assert "wires" in plugged.request("GET", "/info").json()["Plugins"]["Network"]
@@ -188,6 +192,89 @@ def test_a_running_container_comes_and_goes(plugged: Daemon, net: Net) -> None:
             subprocess.run(target, input=lines, text=True, check=True)
             assert disconnect(plugged, "plug", one) == (200, "")
             assert plugged.namespaces.links() <= before
+
+
+BOUND = {"Proto": 6, "IP": "", "Port": 80, "HostIP": "", "HostPort": 8091, "HostPortEnd": 8091}
+TOLD = {
+    "com.docker.network.endpoint.exposedports": [{"Proto": 6, "Port": 80}, {"Proto": 17, "Port": 90}],
+    "com.docker.network.portmap": [BOUND],
+}
+PORTS = {"80/tcp": [{"HostIp": "", "HostPort": "8091"}]}
+OPEN = {"80/tcp": [{"HostIp": each, "HostPort": "8091"} for each in ("0.0.0.0", "::")], "90/udp": None}
+SHUT = {"80/tcp": None, "90/udp": None}
+
+
+def said(net: Net, *methods: str) -> list[str]:
+    """What the plugin was asked of these, in order, since the last look."""
+    found = [method.rpartition(".")[2] for method, _ in net.calls if method.rpartition(".")[2] in methods]
+    net.calls.clear()
+    return found
+
+
+def ports(daemon: Daemon, name: str) -> Object:
+    """The published ports of a container."""
+    return daemon.inspect(name)["NetworkSettings"]["Ports"]
+
+
+def publishing(first: str, **priorities: int) -> Object:
+    """The part of a body that publishes a port in these networks."""
+    ends = {name: {"GwPriority": priority} for name, priority in priorities.items()}
+    return {
+        **on(first, PortBindings=PORTS),
+        "ExposedPorts": {"80/tcp": {}, "90/udp": {}},
+        "NetworkingConfig": {"EndpointsConfig": ends},
+    }
+
+
+WAY = ("ProgramExternalConnectivity", "RevokeExternalConnectivity")
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["", "a plugin that knows nothing of it"])
+def test_ports_go_the_way_out_as_with_dockerd(plugged: Daemon, net: Net, knows: bool) -> None:
+    """The plugin publishes those of a container whose default route leads to it, and else the bridge does."""
+    if knows:
+        net.methods |= {f"NetworkDriver.{name}": lambda _: {} for name in WAY}
+    programmed, revoked = WAY
+    with networks(plugged, plug={"Driver": "wires", "IPAM": {"Config": [{"Subnet": POOL}]}}, near={}):
+        said(net)
+        with container(plugged, **publishing("plug", plug=0)) as one:
+            assert [net.asked(f"NetworkDriver.{each}")[-1]["Options"] for each in ("Join", *WAY[:1])] == [TOLD, TOLD]
+            first = net.asked("NetworkDriver.CreateEndpoint")[-1]["Options"]
+            assert first == {**TOLD, "com.docker.network.endpoint.exposedports": [{"Proto": 6, "Port": 80}]}
+            assert not any(ports(plugged, one).values())
+        assert said(net, "Join", "Leave", *WAY) == ["Join", programmed, revoked, "Leave"]
+        with container(plugged, **publishing("plug", plug=1, near=0)) as one:
+            assert ports(plugged, one) == SHUT
+            assert disconnect(plugged, "plug", one) == (200, "") and ports(plugged, one) == OPEN
+            assert said(net, *WAY) == [programmed, revoked]
+            assert connect(plugged, "plug", one, GwPriority=1) == (200, "") and ports(plugged, one) == SHUT
+            assert said(net, *WAY) == [programmed]
+        assert said(net, *WAY) == [revoked]
+        with container(plugged, **publishing("near", near=1, plug=0)) as one:
+            assert ports(plugged, one) == OPEN and said(net, *WAY) == []
+            assert disconnect(plugged, "near", one) == (200, "") and said(net, *WAY) == [programmed]
+            plugged.restart()  # the next daemon knows what the plugin was told
+            assert said(net, *WAY) == []
+            assert connect(plugged, "near", one, GwPriority=1) == (200, "") and ports(plugged, one) == OPEN
+            assert said(net, *WAY) == [revoked]
+        assert said(net, *WAY) == []
+        net.gateway = ""  # whatever the network's pool has
+        with container(plugged, **publishing("plug", plug=1, near=0)) as one:
+            assert ports(plugged, one) == OPEN and said(net, *WAY) == []
+        net.gateway = "10.91.0.1"
+
+
+def test_a_plugin_that_cannot_publish_refuses_the_start(plugged: Daemon, net: Net) -> None:
+    net.methods[f"NetworkDriver.{WAY[0]}"] = lambda _: {"Err": "no way"}
+    with (
+        networks(plugged, plug={"Driver": "wires", "IPAM": {"Config": [{"Subnet": POOL}]}}),
+        container(plugged, begin=False, **publishing("plug", plug=0)) as one,
+    ):
+        status, text = outcome(plugged, f"/containers/{one}/start")
+        end = net.asked("NetworkDriver.Join")[-1]["EndpointID"]
+        words = f"driver failed programming external connectivity on endpoint {one} ({end}): "
+        assert status == 500 and f"failed to set up container networking: {words}" in text and text.endswith("no way")
+        assert [each["EndpointID"] for each in net.asked("NetworkDriver.DeleteEndpoint")] == [end]
 
 
 def test_addresses_are_of_a_plugin(plugged: Daemon, addresses: Addresses) -> None:

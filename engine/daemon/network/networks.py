@@ -267,12 +267,14 @@ class Networks:
         wanted: Mapping[str, AskedEndpoint],
         *,
         ipv6: bool = True,
+        told: Mapping[str, Any] | None = None,
     ) -> tuple[Endpoint, ...]:
         """Make a container's endpoints, in the order of `wanted`, all or none; this returns after writing their rows.
 
         wanted: name or id of a network → its complete EndpointSettings (`IPAMConfig`, `MacAddress`, `GwPriority` and
             `DriverOpts` are obeyed, `DNSNames` become the endpoint's names)
-        ipv6: whether the container takes addresses of IPv6
+        ipv6: whether the container takes addresses of IPv6; told: further options for the first one's driver, where
+            that is a plugin
 
         Each endpoint has its addresses, gateways, MAC address, the interface's name in the container (`eth0`: the
         lowest number that this container has free) and, with the driver bridge, the name of the host's end. Endpoints
@@ -281,7 +283,7 @@ class Networks:
         """
         found = self._found(wanted)
         if any(network.outsourced or not network.addressed for network, _ in found):
-            return self._join_outsourced(container_id, found, wanted, ipv6)
+            return self._join_outsourced(container_id, found, wanted, ipv6, told or {})
         return self._join(container_id, found, wanted, ipv6, {})
 
     def _join(
@@ -319,6 +321,7 @@ class Networks:
         found: list[tuple[Network, str]],
         wanted: Mapping[str, AskedEndpoint],
         ipv6: bool,
+        told: Mapping[str, Any],
     ) -> tuple[Endpoint, ...]:
         """As `_join`, where plugins have to be asked beside: for addresses before, and for the endpoints then."""
         drivers, wanted = self._outsourced(), dict(wanted)
@@ -334,19 +337,33 @@ class Networks:
             try:
                 for number, (network, _) in enumerate(found):
                     if network.outsourced:
-                        made[number] = drivers.make_endpoint(network, made[number])
+                        made[number] = drivers.make_endpoint(network, made[number], {} if number else told)
                         self.update(made[number])
             except BaseException:
                 self.leave(made)
                 raise
         return tuple(made)
 
-    def plugged(self, pairs: tuple[Pair, ...], namespace: str) -> tuple[Pair, ...]:
+    def plugged(self, pairs: tuple[Pair, ...], namespace: str, ports: Callable[[], dict[str, Any]]) -> tuple[Pair, ...]:
         """Before the wires are made: the endpoints as drivers that are plugins want them to be.
 
-        namespace: the path of the container's network namespace. Raises NotFound, SystemFailure, Invalid.
+        namespace: the path of the container's network namespace; ports: what plugins are told of the container's
+        Raises NotFound, SystemFailure, Invalid.
         """
-        return self._outsourced().join(pairs, namespace) if any(pair[0].outsourced for pair in pairs) else pairs
+        if not any(network.outsourced for network, _ in pairs):
+            return pairs
+        return self._outsourced().join(pairs, namespace, ports())
+
+    def lead_out(self, pairs: Iterable[Pair], ports: Callable[[], dict[str, Any]] | None) -> None:
+        """Tell drivers that are plugins which of a container's endpoints have a default route, and then its ports.
+
+        pairs: all that it has; ports: as for `plugged`; None: tell of those that have none any more
+        Raises NotFound, SystemFailure in docker's words.
+        """
+        pairs = tuple(pairs)
+        if any(network.outsourced for network, _ in pairs):
+            for endpoint in self._outsourced().lead_out(pairs, ports and ports()):
+                self.update(endpoint)
 
     def begin(self) -> Network:
         """The default network as it is from now on, for whoever needs its device. Raises what `find` raises.
@@ -425,7 +442,7 @@ class Networks:
     def leave(self, endpoints: Iterable[Endpoint]) -> None:
         """Delete endpoints, and make their addresses free. Those that are gone already are ignored."""
         with self._lock:
-            going = [endpoint for endpoint in endpoints if endpoint.id in self._endpoints]
+            going = [self._endpoints[endpoint.id] for endpoint in endpoints if endpoint.id in self._endpoints]
             numbers = [self._numbers[endpoint.id] for endpoint in going if endpoint.id in self._numbers]
             if numbers:
                 with self._database.transaction(frees=True) as connection:

@@ -173,9 +173,10 @@ class Endpoint:
     link_local: tuple[str, ...] = ()
 
 
-SOURCE, ROUTES = "engine.source", "engine.routes"
-"""In the `driver_opts` of an endpoint whose driver is a plugin: the interface's name on the host, and its static routes
-as JSON, each a subnet's address and prefix length, and the next hop or an empty text."""
+SOURCE, ROUTES, LEADS = "engine.source", "engine.routes", "engine.leads"
+"""In the `driver_opts` of an endpoint whose driver is a plugin: the interface's name on the host; its static routes as
+JSON, each a subnet's address and prefix length, and the next hop or an empty text; and the versions of IP over which
+its driver was told that it leads out, `46`, `4` or `6`."""
 
 Pair = tuple[Network, Endpoint]
 """An endpoint and the network that it is in."""

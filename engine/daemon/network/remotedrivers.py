@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from engine.annotating import Any
-from engine.daemon.network import joining
+from engine.daemon.network import gateways, joining
 from engine.daemon.network.addresses import Subnet, canonical, parse_address, show_address
 from engine.daemon.network.create import AskedNetwork
 from engine.daemon.network.drivers import options
 from engine.daemon.network.record import (
     IPAM_DRIVERS,
+    LEADS,
     LOCAL,
     ROUTES,
     SOURCE,
@@ -36,9 +37,18 @@ from engine.plugins.call import Missing, Object
 
 log = logging.getLogger(__name__)
 
-_GENERIC, _INTERNAL, _IPV6 = (f"com.docker.network.{name}" for name in ("generic", "internal", "enable_ipv6"))
+_GENERIC, _INTERNAL, _IPV4, _IPV6 = (
+    f"com.docker.network.{name}" for name in ("generic", "internal", "enable_ipv4", "enable_ipv6")
+)
 _GATEWAY = {"RequestAddressType": "com.docker.network.gateway"}
 _MAC = "com.docker.network.endpoint.macaddress"
+_NO_PROXY = "com.docker.network.driver.private.no_proxy_6to4"  # another endpoint has the way out over IPv6
+_NO_WAY = "driver failed programming external connectivity on endpoint"
+_OPTIONAL = (
+    (IPAM, "GetCapabilities"),
+    (NETWORKS, "ProgramExternalConnectivity"),
+    (NETWORKS, "RevokeExternalConnectivity"),
+)
 # For a plugin that is told of an end, and how long one that did not answer then is told of none: a daemon's start and
 # the end of a container wait for it.
 _PATIENCE, _SILENCE = 3.0, 30.0
@@ -95,7 +105,7 @@ class Drivers:
             raise SystemFailure(f"invalid capability: expecting 'local' or 'global', got {scope}")
         if told.get("GwAllocChecker") is not True:
             return (False, False), scope
-        skips = _network(plugin, "GwAllocCheck", {"Options": _options(asked.options, asked.ipv6, asked.internal)})
+        skips = _network(plugin, "GwAllocCheck", {"Options": _options(asked)})
         return (skips.get("SkipIPv4") is True, skips.get("SkipIPv6") is True), scope
 
     def _take(
@@ -147,13 +157,12 @@ class Drivers:
         data: dict[int, list[Object]] = {4: [], 6: []}
         for pool in network.pools:
             bits = pool.subnet.rpartition("/")[2]
-            shown: Object = {"AddressSpace": "LocalDefault", "Pool": pool.subnet}
+            auxiliary = {name: f"{address}/{bits}" for name, address in pool.aux.items()}
+            shown: Object = {"AddressSpace": "LocalDefault", "Pool": pool.subnet, "AuxAddresses": auxiliary}
             if pool.gateway:
                 shown["Gateway"] = f"{pool.gateway}/{bits}"
-            if pool.aux:
-                shown["AuxAddresses"] = {name: f"{address}/{bits}" for name, address in pool.aux.items()}
             data[6 if ":" in pool.subnet else 4].append(shown)
-        given = _options(network.options, network.ipv6, network.internal)
+        given = _options(network)
         arguments = {"NetworkID": network.id, "Options": given, "IPv4Data": data[4], "IPv6Data": data[6]}
         try:
             _network(self._plugins.get(network.driver, NETWORKS), "CreateNetwork", arguments)
@@ -181,7 +190,7 @@ class Drivers:
         """
         plugin = self._plugins.get(network.ipam_driver, IPAM)
         given = {}
-        if _ipam(plugin, "GetCapabilities", optional=True).get("RequiresMACAddress") is True:
+        if _ipam(plugin, "GetCapabilities").get("RequiresMACAddress") is True:
             mac = joining.mac_address(asked["MacAddress"])
             asked = {**asked, "MacAddress": mac}
             given[_MAC] = mac
@@ -206,7 +215,7 @@ class Drivers:
                     given = {"PoolID": key, "Address": address}
                     self._tell(network.ipam_driver, IPAM, "ReleaseAddress", given)
 
-    def make_endpoint(self, network: Network, endpoint: Endpoint) -> Endpoint:
+    def make_endpoint(self, network: Network, endpoint: Endpoint, given: Mapping[str, Any]) -> Endpoint:
         """Have the driver make an endpoint; the record with what it has chosen. Raises NotFound, SystemFailure."""
         own = {
             "Address": _shown(endpoint.ipv4, endpoint.prefix4),
@@ -216,7 +225,7 @@ class Drivers:
             "NetworkID": network.id,
             "EndpointID": endpoint.id,
             "Interface": {**own, "MacAddress": endpoint.mac},
-            "Options": dict(endpoint.driver_opts),
+            "Options": {**given, **endpoint.driver_opts},
         }
         told = _network(self._plugins.get(network.driver, NETWORKS), "CreateEndpoint", arguments).get("Interface")
         try:
@@ -225,23 +234,49 @@ class Drivers:
             self._tell(network.driver, NETWORKS, "DeleteEndpoint", _of(endpoint))
             raise
 
-    def join(self, pairs: Sequence[Pair], key: str) -> tuple[Pair, ...]:
+    def join(self, pairs: Sequence[Pair], key: str, ports: Object) -> tuple[Pair, ...]:
         """Have the drivers join endpoints to the container's network; each with its interface, gateways and routes.
 
-        key: the path of the network namespace. Raises NotFound, SystemFailure, Invalid.
+        key: the path of the network namespace; ports: what is told of the container's
+        Raises NotFound, SystemFailure, Invalid.
         """
         found = []
         for network, endpoint in pairs:
             if network.outsourced:
                 plugin = self._plugins.get(network.driver, NETWORKS)
-                told = _network(plugin, "Join", {**_of(endpoint), "SandboxKey": key, "Options": {}})
+                told = _network(plugin, "Join", {**_of(endpoint), "SandboxKey": key, "Options": ports})
                 endpoint = _joined(endpoint, told)
             found.append((network, endpoint))
         return tuple(found)
 
+    def lead_out(self, pairs: Sequence[Pair], ports: Object | None) -> Iterator[Endpoint]:
+        """Tell the drivers of endpoints that have come to have a default route; without `ports`, of those that lost it.
+
+        Yields the records that are other then. Raises NotFound, SystemFailure; a loss that fails is logged.
+        """
+        ipv4, ipv6 = gateways.choose_gateways(pairs)
+        for network, endpoint in pairs:
+            chosen = {"4": ipv4, "6": ipv6}.items()
+            leads = "".join(version for version, each in chosen if each is not None and each.id == endpoint.id)
+            if not network.outsourced or leads == endpoint.driver_opts.get(LEADS, "") or bool(leads) == (ports is None):
+                continue
+            if ports is None:
+                self._tell(network.driver, NETWORKS, "RevokeExternalConnectivity", _of(endpoint))
+            else:
+                elsewhere = {_NO_PROXY: True} if ipv6 is not None and "6" not in leads else {}
+                given = {**_of(endpoint), "Options": {**ports, **elsewhere}}
+                try:
+                    _network(self._plugins.get(network.driver, NETWORKS), "ProgramExternalConnectivity", given)
+                except EngineError as error:
+                    name = endpoint.names[0] if endpoint.names else endpoint.container[:12]
+                    raise type(error)(f"{_NO_WAY} {name} ({endpoint.id}): {error}") from error
+            yield replace(endpoint, driver_opts={**endpoint.driver_opts, LEADS: leads})
+
     def left(self, network: Network, endpoint: Endpoint) -> None:
         """Tell the plugins that an endpoint is gone. A failure is logged."""
         if network.outsourced:
+            if endpoint.driver_opts.get(LEADS):
+                self._tell(network.driver, NETWORKS, "RevokeExternalConnectivity", _of(endpoint))
             self._tell(network.driver, NETWORKS, "Leave", _of(endpoint))
             self._tell(network.driver, NETWORKS, "DeleteEndpoint", _of(endpoint))
         if not network.addressed:
@@ -282,17 +317,17 @@ def _network(plugin: Plugin, method: str, arguments: Object | None = None) -> Ob
     return _ask(plugin, NETWORKS, method, arguments)
 
 
-def _ipam(plugin: Plugin, method: str, arguments: Object | None = None, *, optional: bool = False) -> Object:
-    try:
-        return _ask(plugin, IPAM, method, arguments)
-    except Missing:
-        if not optional:
-            raise
-        return {}
+def _ipam(plugin: Plugin, method: str, arguments: Object | None = None) -> Object:
+    return _ask(plugin, IPAM, method, arguments)
 
 
 def _ask(plugin: Plugin, kind: str, method: str, arguments: Object | None, patience: float | None = None) -> Object:
-    told = plugin.call(f"{kind}.{method}", arguments, SECONDS if patience is None else patience, patience)
+    try:
+        told = plugin.call(f"{kind}.{method}", arguments, SECONDS if patience is None else patience, patience)
+    except Missing:
+        if (kind, method) not in _OPTIONAL:
+            raise
+        return {}
     if error := _text(told, "Error"):  # what an IPAM driver calls its Err
         raise SystemFailure(f"remote: {error[:1000]}")
     return told
@@ -302,8 +337,9 @@ def _of(endpoint: Endpoint) -> Object:
     return {"NetworkID": endpoint.network, "EndpointID": endpoint.id}
 
 
-def _options(given: Mapping[str, str], ipv6: bool, internal: bool) -> Object:
-    return {_GENERIC: dict(given), _IPV6: ipv6, **({_INTERNAL: True} if internal else {})}
+def _options(of: AskedNetwork | Network) -> Object:
+    told: Object = {_GENERIC: dict(of.options), _IPV4: of.ipv4, _IPV6: of.ipv6}
+    return {**told, _INTERNAL: True} if of.internal else told
 
 
 def _chosen(endpoint: Endpoint, told: Object) -> Endpoint:

@@ -8,7 +8,7 @@ import contextlib
 import os
 
 from engine.daemon.containers import config
-from engine.daemon.containers.endpoints import ending, etc, hosts, keeping, moving, requested, wires
+from engine.daemon.containers.endpoints import ending, etc, hosts, keeping, moving, portspecs, requested, wires
 from engine.daemon.containers.record import Container, State
 from engine.daemon.containers.shapes import EndpointSettings
 from engine.daemon.jsontext import Object
@@ -103,7 +103,9 @@ def _make(
     undoing.callback(ending.give_back, engine, container, ((network, endpoint),), told=False)
     if network.wired:
         wires.bring_up(engine, network)
-        wired = engine.networks.plugged(((network, endpoint),), f"/proc/{run[1]}/ns/net")
+        wired = engine.networks.plugged(
+            ((network, endpoint),), f"/proc/{run[1]}/ns/net", lambda: portspecs.told(container)
+        )
         (endpoint,) = engine.wiring.plug(wired, run[0], others)
         undoing.callback(engine.wiring.unplug, network, endpoint, run[0], others)
         engine.networks.update(endpoint)

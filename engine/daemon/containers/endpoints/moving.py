@@ -21,8 +21,23 @@ log = logging.getLogger(__name__)
 def settle(engine: EndpointParts, container: Container, *, required: bool = False) -> None:
     """Publish the container's ports through the right networks; a port that stays where it is stays open.
 
+    A driver that is a plugin is told to publish them, or to do so no more.
+
     A failure is logged, as no caller is left who could be told; with `required` it is raised as docker's error.
     """
+    pairs = wires.places(engine, container)
+    try:
+        engine.networks.lead_out(pairs, None)
+        _move(engine, container)
+        engine.networks.lead_out(wires.places(engine, container), lambda: portspecs.told(container))
+    except EngineError as error:
+        if required:
+            raise
+        names = ", ".join(network.name for network, _ in pairs)
+        log.warning("container %s: its ports could not be published through %s: %s", container.id, names, error)
+
+
+def _move(engine: EndpointParts, container: Container) -> None:
     requests = portspecs.requests(container)
     if not requests:
         return
@@ -37,16 +52,10 @@ def settle(engine: EndpointParts, container: Container, *, required: bool = Fals
             missing.append((network, versions - had))
         kept = tuple(port for port in endpoint.ports if publishing.version_of(port.host_ip) in versions)
         staying.append((network, replace(endpoint, ports=kept)))
-    try:
-        _save(engine, container, staying, pairs)
-        if missing:
-            with wires.Worded(wires.NO_PORT.format(container.name)):
-                _publish(engine, container, staying, missing, requests)
-    except EngineError as error:
-        if required:
-            raise
-        names = ", ".join(network.name for network, _ in pairs)
-        log.warning("container %s: its ports could not be published through %s: %s", container.id, names, error)
+    _save(engine, container, staying, pairs)
+    if missing:
+        with wires.Worded(wires.NO_PORT.format(container.name)):
+            _publish(engine, container, staying, missing, requests)
 
 
 def _publish(

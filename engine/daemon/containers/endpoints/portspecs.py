@@ -3,6 +3,7 @@
 Pure; runs in the daemon's threads. Create has already refused what can be seen to be wrong in the values alone.
 """
 
+from engine.annotating import Any
 from engine.daemon.containers.ports import exposed_ports
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import PortBinding
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # loaded with the first port
 else:
     publishing = late("engine.daemon.network.publishing")
 
-_PROTOCOLS = ("tcp", "udp", "sctp")
+_PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 _ANY: PortBinding = {"HostIp": "", "HostPort": ""}
 
 
@@ -38,9 +39,29 @@ def requests(container: Container) -> list[PortRequest]:
     return sorted(asked, key=_order)
 
 
+def told(container: Container, *, published: bool = False) -> dict[str, Any]:
+    """What a driver that is a plugin is told of the ports, as dockerd tells it. published: of no others"""
+    asked = requests(container)
+    ports = dict.fromkeys((request.container_port, request.protocol) for request in asked)
+    ports |= {} if published else dict.fromkeys(exposed_ports(container))
+    bindings = [
+        {
+            "Proto": _PROTOCOLS[request.protocol],
+            "IP": "",
+            "Port": request.container_port,
+            "HostIP": request.host_ip,
+            "HostPort": request.first,
+            "HostPortEnd": request.last,
+        }
+        for request in asked
+    ]
+    exposed = [{"Proto": _PROTOCOLS[protocol], "Port": port} for port, protocol in ports if protocol in _PROTOCOLS]
+    return {"com.docker.network.endpoint.exposedports": exposed, "com.docker.network.portmap": bindings}
+
+
 def _order(request: PortRequest) -> tuple[bool, int, int, int, int, tuple[int, int]]:
     chosen = not request.first or request.first != request.last
-    kind = _PROTOCOLS.index(request.protocol)
+    kind = _PROTOCOLS[request.protocol]
     return chosen, request.container_port, kind, request.first, request.last, publishing.order_of(request.host_ip)
 
 

@@ -53,7 +53,8 @@ class Start:
             etc.write(self._engine, container, self._pairs, legacylinks.lines(self._linked) if self._linked else "")
             for network, _ in self._pairs:
                 wires.bring_up(self._engine, network)
-            self._publish()
+            if not self._has_plugins():
+                self._publish()
 
     @timed("network_actions", "allocate")
     def _join(self) -> None:
@@ -64,9 +65,16 @@ class Start:
             network.id: requested.for_join(container, network, container.networking[network.name])
             for network in networks.values()
         }
-        endpoints = engine.networks.join(container.id, wanted, ipv6=hosts.has_ipv6(container))
+        told = None
+        if any(network.outsourced for network in networks.values()):
+            told = portspecs.told(container, published=True)
+        endpoints = engine.networks.join(container.id, wanted, ipv6=hosts.has_ipv6(container), told=told)
         # The networks are read again: the default one may have moved with its first container.
         self._pairs = tuple((engine.networks.find(endpoint.network), endpoint) for endpoint in endpoints)
+
+    def _has_plugins(self) -> bool:
+        """Whether a driver is a plugin, which says only when it is joined where its gateway is."""
+        return any(network.outsourced for network, _ in self._pairs)
 
     def _publish(self) -> None:
         """Hold the host's ports that the container is given; the bridges are there, whose addresses it may name."""
@@ -108,9 +116,11 @@ class Start:
         engine, container = self._engine, self._container
         netns = wires.namespace(pid, pid_start)
         try:
-            wired = engine.networks.plugged(wired, f"/proc/{pid}/ns/net")
-            plugged = engine.wiring.plug(wired, netns)
-            self._pairs = tuple((network, endpoint) for (network, _), endpoint in zip(wired, plugged, strict=True))
+            self._pairs = engine.networks.plugged(wired, f"/proc/{pid}/ns/net", lambda: portspecs.told(container))
+            if self._has_plugins():
+                self._publish()
+            plugged = engine.wiring.plug(self._pairs, netns)
+            self._pairs = tuple((pair[0], endpoint) for pair, endpoint in zip(self._pairs, plugged, strict=True))
             for network, endpoint in self._pairs:
                 engine.networks.update(endpoint)
                 if endpoint.ports:
@@ -122,6 +132,7 @@ class Start:
             if published:
                 with wires.Worded(wires.NO_PORT.format(container.name)):
                     engine.ports.lead(published, pid, pid_start, engine.firewall.families())
+            engine.networks.lead_out(self._pairs, lambda: portspecs.told(container))
             if has_resolver(self._pairs):
                 wires.make_known(engine, container, self._pairs, netns, pid, pid_start)
         finally:
