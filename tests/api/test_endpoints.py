@@ -112,16 +112,20 @@ def test_a_mac_address_that_was_asked_for_is_configuration_for_older_clients(
 
 
 def test_the_names_of_a_container_that_does_not_run_are_shown(daemon: Daemon, red: str) -> None:
-    """Of one that was only created, of one that was connected then, and of one that has ended."""
-    with container(daemon, begin=False, **on("red"), **endpoints(red={"Aliases": ["web"]})) as one:
+    """Of one that has ended, and of one that was connected since its creation; the creation itself gives it none."""
+    own = {"Aliases": ["web"], "MacAddress": "02:42:ac:11:00:98"}
+    with container(daemon, begin=False, **on("red"), **endpoints(red=own)) as one:
         short = daemon.inspect(one)["Id"][:12]
-        assert shown(daemon, one)["red"]["DNSNames"] == [one, "web", short]
-        (row,) = listed(daemon, name=[one])
-        assert row["NetworkSettings"]["Networks"]["red"]["DNSNames"] == [one, "web", short]
+        created = shown(daemon, one)["red"]
+        assert (created["DNSNames"], created["MacAddress"]) == (None, own["MacAddress"])
         daemon.begin(one)
+        assert shown(daemon, one)["red"]["MacAddress"] == own["MacAddress"]
         daemon.request("POST", f"/containers/{one}/kill")
         daemon.wait(one)
-        assert shown(daemon, one)["red"]["DNSNames"] == [one, "web", short]
+        ended = shown(daemon, one)["red"]
+        assert (ended["DNSNames"], ended["MacAddress"]) == ([one, "web", short], "")
+        (row,) = listed(daemon, name=[one])
+        assert row["NetworkSettings"]["Networks"]["red"] == ended
     with container(daemon, begin=False) as two:
         assert connect(daemon, "red", two, Aliases=["db"]) == (200, "")
         assert shown(daemon, two)["red"]["DNSNames"][:2] == [two, "db"]

@@ -93,11 +93,14 @@ class Struct:
     go: Go's name of the struct
     embedded: name of the embedded Go struct → its fields. In JSON they stand among the other fields; in the texts of
     errors they stand below that name.
+    empty: whether keys with an empty value are in the result (True, as Go writes a struct) or not (False, as with
+    omitempty); None: the result has what the client sent.
     """
 
     go: str
     own: "Fields"
     embedded: "dict[str, Fields]" = field(default_factory=dict)
+    empty: bool | None = None
 
     @cached_property
     def fields(self) -> dict[str, "tuple[str, str, Schema]"]:
@@ -106,6 +109,16 @@ class Struct:
         for struct, fields in self.embedded.items():
             rows |= {name.lower(): (name, f"{struct}.{name}", schema) for name, schema in fields.items()}
         return rows
+
+    def written(self, decoded: Object) -> Object:
+        """`decoded` with the keys that Go would write of it; an omitted struct is a nil pointer, and `{}` is not."""
+        if self.empty is None:
+            return decoded
+        if self.empty:
+            return {name: decoded.get(name, zero(schema)) for name, schema in self.own.items()}
+        pointers = (name for name, schema in self.own.items() if isinstance(schema, Struct))
+        kept = decoded.keys() & {*pointers, *(name for name, value in decoded.items() if value)}
+        return {name: decoded[name] for name in self.own if name in kept}
 
 
 Schema = Scalar | Array | Mapping | Struct
@@ -274,7 +287,7 @@ class _Walk:
             if part is not None:
                 decoded[name] = part
         self._struct, self._path = outer, path
-        return decoded
+        return schema.written(decoded)
 
 
 def _or_zero(value: object, schema: Schema, pointer: bool) -> object:
@@ -285,7 +298,7 @@ def zero(schema: Schema) -> object:
     """Go's zero value for a null: the empty value of a text, number, truth value or struct; None for all else."""
     if isinstance(schema, Scalar):
         return schema.kind()
-    return {} if isinstance(schema, Struct) else None
+    return schema.written({}) if isinstance(schema, Struct) else None
 
 
 def parse_port(text: str) -> str:

@@ -80,9 +80,20 @@ STRINGS = Array(STRING)
 TEXTS = Mapping(STRING)
 NOTHING = Struct("struct {}", {})
 
-_THROTTLE = Array(Struct("blkiodev.ThrottleDevice", {"Path": STRING, "Rate": UINT64}), pointers=True)
 
-HEALTHCHECK = Struct(
+def whole(go: str, fields: Fields) -> Struct:
+    """A struct that Go writes with all its keys."""
+    return Struct(go, fields, empty=True)
+
+
+def sparse(go: str, fields: Fields) -> Struct:
+    """A struct that Go writes without its empty keys."""
+    return Struct(go, fields, empty=False)
+
+
+_THROTTLE = Array(whole("blkiodev.ThrottleDevice", {"Path": STRING, "Rate": UINT64}), pointers=True)
+
+HEALTHCHECK = sparse(
     "v1.HealthcheckConfig",
     {
         "Test": STRINGS,
@@ -127,7 +138,7 @@ RESOURCES: Fields = {
     "NanoCpus": INT64,
     "CgroupParent": STRING,
     "BlkioWeight": UINT16,
-    "BlkioWeightDevice": Array(Struct("blkiodev.WeightDevice", {"Path": STRING, "Weight": UINT16}), pointers=True),
+    "BlkioWeightDevice": Array(whole("blkiodev.WeightDevice", {"Path": STRING, "Weight": UINT16}), pointers=True),
     "BlkioDeviceReadBps": _THROTTLE,
     "BlkioDeviceWriteBps": _THROTTLE,
     "BlkioDeviceReadIOps": _THROTTLE,
@@ -139,14 +150,14 @@ RESOURCES: Fields = {
     "CpusetCpus": STRING,
     "CpusetMems": STRING,
     "Devices": Array(
-        Struct(
+        whole(
             "container.DeviceMapping",
             {"PathOnHost": STRING, "PathInContainer": STRING, "CgroupPermissions": STRING},
         )
     ),
     "DeviceCgroupRules": STRINGS,
     "DeviceRequests": Array(
-        Struct(
+        whole(
             "container.DeviceRequest",
             {
                 "Driver": STRING,
@@ -169,7 +180,7 @@ RESOURCES: Fields = {
     "IOMaximumBandwidth": UINT64,
 }
 
-MOUNT = Struct(
+MOUNT = sparse(
     "mount.Mount",
     {
         "Type": named("mount.Type"),
@@ -177,7 +188,7 @@ MOUNT = Struct(
         "Target": STRING,
         "ReadOnly": BOOL,
         "Consistency": named("mount.Consistency"),
-        "BindOptions": Struct(
+        "BindOptions": sparse(
             "mount.BindOptions",
             {
                 "Propagation": named("mount.Propagation"),
@@ -187,17 +198,17 @@ MOUNT = Struct(
                 "ReadOnlyForceRecursive": BOOL,
             },
         ),
-        "VolumeOptions": Struct(
+        "VolumeOptions": sparse(
             "mount.VolumeOptions",
             {
                 "NoCopy": BOOL,
                 "Labels": TEXTS,
                 "Subpath": STRING,
-                "DriverConfig": Struct("mount.Driver", {"Name": STRING, "Options": TEXTS}),
+                "DriverConfig": sparse("mount.Driver", {"Name": STRING, "Options": TEXTS}),
             },
         ),
-        "ImageOptions": Struct("mount.ImageOptions", {"Subpath": STRING}),
-        "TmpfsOptions": Struct(
+        "ImageOptions": sparse("mount.ImageOptions", {"Subpath": STRING}),
+        "TmpfsOptions": sparse(
             "mount.TmpfsOptions", {"SizeBytes": INT64, "Mode": FILE_MODE, "Options": Array(STRINGS)}
         ),
     },
@@ -261,7 +272,7 @@ HOST_CONFIG = Struct(
 ENDPOINT = Struct(
     "network.EndpointSettings",
     {
-        "IPAMConfig": Struct(
+        "IPAMConfig": sparse(
             "network.EndpointIPAMConfig",
             {"IPv4Address": ADDRESS, "IPv6Address": ADDRESS, "LinkLocalIPs": Array(ADDRESS)},
         ),

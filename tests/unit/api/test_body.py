@@ -140,6 +140,54 @@ def test_null_inside_a_list_or_map_is_gos_empty_value():
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "asked", "written"),
+    [
+        (
+            "Mounts",
+            {"Type": "tmpfs", "Source": "", "ReadOnly": False, "TmpfsOptions": {"Mode": 0, "Options": []}},
+            {"Type": "tmpfs", "TmpfsOptions": {}},
+        ),
+        (
+            "Mounts",
+            {"volumeoptions": {"NoCopy": False, "Labels": {}, "DriverConfig": {"Name": ""}}, "Type": "volume"},
+            {"Type": "volume", "VolumeOptions": {"DriverConfig": {}}},
+        ),
+        ("Mounts", {"BindOptions": {"NonRecursive": False}, "Consistency": ""}, {"BindOptions": {}}),
+        ("Mounts", {"BindOptions": None, "ImageOptions": {"Subpath": ""}}, {"ImageOptions": {}}),
+        (
+            "DeviceRequests",
+            {"Count": -1, "Driver": None},
+            {"Driver": "", "Count": -1, "DeviceIDs": None, "Capabilities": None, "Options": None},
+        ),
+        (
+            "DeviceRequests",
+            {"DeviceIDs": [], "Options": {}},
+            {"Driver": "", "Count": 0, "DeviceIDs": [], "Capabilities": None, "Options": {}},
+        ),
+        ("Devices", {"PathOnHost": "/d"}, {"PathOnHost": "/d", "PathInContainer": "", "CgroupPermissions": ""}),
+        ("Devices", None, {"PathOnHost": "", "PathInContainer": "", "CgroupPermissions": ""}),
+        ("BlkioWeightDevice", {"Path": "/d"}, {"Path": "/d", "Weight": 0}),
+        ("BlkioDeviceReadBps", {}, {"Path": "", "Rate": 0}),
+        ("BlkioDeviceReadBps", None, None),
+    ],
+)  # fmt: skip
+def test_an_entry_has_the_keys_that_go_writes(name: str, asked: object, written: object) -> None:
+    """Inspect shows what was decoded, and dockerd shows what Go writes of its structs."""
+    decoded = decode(json.dumps({"HostConfig": {name: [asked]}}).encode(), CONTAINER_CREATE)
+    assert decoded == {"HostConfig": {name: [written]}}
+
+
+def test_the_keys_of_a_health_check_and_of_an_address_are_those_that_go_writes() -> None:
+    networks = {
+        "EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "", "LinkLocalIPs": [], "IPv6Address": "2001::1"}}}
+    }
+    body = {"Healthcheck": {"Retries": 0, "Test": [], "Interval": 10**9}, "NetworkingConfig": networks}
+    decoded = decode(json.dumps(body).encode(), CONTAINER_CREATE)
+    assert decoded["Healthcheck"] == {"Interval": 10**9}
+    assert decoded["NetworkingConfig"]["EndpointsConfig"] == {"net": {"IPAMConfig": {"IPv6Address": "2001::1"}}}
+
+
 def test_an_array_of_fixed_length_is_filled_up_and_cut():
     for sent, kept in (([1], [1, 0]), ([1, 2, 3], [1, 2])):
         body = {"HostConfig": {"ConsoleSize": sent}}

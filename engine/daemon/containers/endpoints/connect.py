@@ -53,6 +53,7 @@ def connect(engine: EndpointParts, network_reference: str, container_reference: 
             apart.refuse(engine, container, "connecting a running container to a network")
             _plug_in(engine, container, network, wanted, state)
         elif network.name not in container.networking:
+            wanted = requested.for_join(container, network, wanted)
             keeping.keep(engine, container, {**container.networking, network.name: wanted}, durable=True)
 
 

@@ -38,11 +38,12 @@ def settings(container: Container, state: State, endpoints: list[Endpoint]) -> O
 
 def networks(container: Container, state: State, endpoints: list[Endpoint]) -> "dict[str, EndpointSettings]":
     """Name of each network → EndpointSettings."""
-    its_own = {name: _with_names(container, name, asked) for name, asked in container.networking.items()}
     if not state.started_ns:
-        # The first start binds the container to networks by their ids, and docker shows no ids before it.
-        return {name: {**asked, "NetworkID": ""} for name, asked in its_own.items()}
+        # The first start binds the container to networks by their ids, and docker shows no ids before it. Until then it
+        # shows names only where a connect has given them.
+        return {name: {**asked, "NetworkID": ""} for name, asked in container.networking.items()}
     by_network = {endpoint.network: endpoint for endpoint in endpoints}
+    its_own = {name: _with_names(container, name, asked) for name, asked in container.networking.items()}
     return {name: _connected(asked, by_network) for name, asked in its_own.items()}
 
 
@@ -53,8 +54,8 @@ def _with_names(container: Container, name: str, asked: "EndpointSettings") -> "
 
 def _connected(asked: "EndpointSettings", endpoints: dict[str, Endpoint]) -> "EndpointSettings":
     endpoint = endpoints.get(asked["NetworkID"])
-    if endpoint is None:
-        return asked
+    if endpoint is None:  # the end of a run takes away the MAC address, also one that was asked for
+        return {**asked, "MacAddress": ""}
     return {
         **asked,
         "EndpointID": endpoint.id,

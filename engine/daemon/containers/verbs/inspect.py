@@ -27,7 +27,8 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
-# The values with which an optional key is left out. A StopTimeout of 0 and an Init of false are shown.
+# The values with which an optional key is left out. A StopTimeout of 0, an Init of false and an empty Healthcheck are
+# shown: they are pointers of Go's.
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
 
 
@@ -205,4 +206,8 @@ def _show_host_config(engine: ContainerParts, container: Container) -> Object:
 
 def _without_empty(values: Mapping[str, object], optional: frozenset[str]) -> Object:
     """`values` as Go writes them: without the optional keys whose value is empty."""
-    return {key: value for key, value in values.items() if key not in optional or value not in _EMPTY}
+    return {
+        key: value
+        for key, value in values.items()
+        if key not in optional or value not in _EMPTY or (key == "Healthcheck" and value is not None)
+    }

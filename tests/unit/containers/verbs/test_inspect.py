@@ -77,13 +77,16 @@ def test_optional_fields_are_shown_when_there_is_something_in_them(tmp_path):
     body = {
         "Image": "busybox",
         "StopTimeout": 0,
+        "Healthcheck": {},
+        "Shell": [],
         "NetworkDisabled": False,
         "HostConfig": {"Init": False, "Annotations": {"a": "b"}, "Ulimits": [{"Name": "nofile", "Soft": 1, "Hard": 2}]},
     }
     container, _ = create(engine, None, body, None)
     shown = inspect(engine, container)
     assert shown["Config"]["StopTimeout"] == 0
-    assert "NetworkDisabled" not in shown["Config"]
+    assert shown["Config"]["Healthcheck"] == {}
+    assert not {"NetworkDisabled", "Shell"} & shown["Config"].keys()
     assert shown["HostConfig"]["Init"] is False
     assert shown["HostConfig"]["Annotations"] == {"a": "b"}
     assert shown["HostConfig"]["Ulimits"] == [{"Name": "nofile", "Hard": 2, "Soft": 1}]
