@@ -22,6 +22,7 @@ BOOLEANS = {**dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}
 _ESCAPED = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
 _INTEGER = regex(r"([+-]?)0*([0-9]+)")
 _DIGITS = regex(r"[0-9]*")
+_MOST_FRACTION = 20  # digits of a second
 _OCTAL = regex(r"0*([0-7]+)")
 # A number of so many digits is far above every limit, so further digits do not matter.
 _MOST_DIGITS = 30
@@ -151,8 +152,13 @@ def timestamp(text: str) -> int:
         seconds = integer(whole, reader="")
     except Invalid as reason:
         raise Invalid(f"invalid timestamp {quoted(text)}: invalid seconds {quoted(whole)}: {reason}") from reason
-    if not _DIGITS.fullmatch(fraction):
-        raise Invalid(f"invalid timestamp {quoted(text)}: invalid nanoseconds {quoted(fraction)}: invalid syntax")
+    wrong, digits = "", _DIGITS.match(fraction)
+    if len(fraction) > _MOST_FRACTION:
+        wrong = f"length {len(fraction.encode())} exceeds maximum {_MOST_FRACTION}"
+    elif digits is not None and digits.end() < len(fraction):
+        wrong = f"invalid character {chr(fraction[digits.end() :].encode()[0])!r} at position {digits.end()}"
+    if wrong:
+        raise Invalid(f"invalid timestamp {quoted(text)}: invalid nanoseconds: {wrong}")
     return min(max(seconds * 10**9 + int(fraction[:9].ljust(9, "0")), INT64[0]), INT64[1])
 
 

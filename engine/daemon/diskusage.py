@@ -44,12 +44,10 @@ def _summed(items: list[Object], active: int, size: int, reclaimable: int) -> Ob
 
 
 def _images(engine: ContainerParts) -> Object:
-    used_by = engine.containers.using
-    items = images_json(engine.images, {}, shared_size=True, used_by=used_by)
-    # Not only the listed images count: an unlisted image from which others were made is removed together with them.
-    unused = {image.id for image in engine.images.all() if not used_by(image.id)}
-    total, reclaimable = images.measure(engine.database, unused)
-    return _summed(items, sum(item["Containers"] > 0 for item in items), total, reclaimable)
+    """The usage of images. What two of them share is not reclaimable: dockerd counts what each has alone."""
+    items = images_json(engine.images, {}, shared_size=True, used_by=engine.containers.using)
+    idle = sum(item["Size"] - item["SharedSize"] for item in items if not item["Containers"])
+    return _summed(items, sum(item["Containers"] > 0 for item in items), images.measure(engine.database), idle)
 
 
 def _containers(engine: ContainerParts) -> Object:

@@ -10,6 +10,8 @@ from tests.harness.daemon import Daemon
 from tests.harness.http import Answer
 
 AGE = "failed to parse value as time or duration"
+EXPECTS = "filter expects a duration (e.g., '24h') or a"
+NO_DATE = 'parsing time "-1" as "2006-01-02": cannot parse "-1" as "2006"'
 
 
 def prune(daemon: Daemon, **filters: list[str]) -> Answer:
@@ -95,6 +97,7 @@ def test_until_chooses(own_daemon: Daemon) -> None:
         ('{"foo":["x"]}', "invalid filter 'foo'"),
         ('{"until":["x"]}', f'{AGE}: invalid seconds "x": invalid syntax'),
         ('{"until":["2020-13-01"]}', 'parsing time "2020-13-01": month out of range'),
+        ('{"until":["-1"]}', NO_DATE),
         ('{"until":["1h","2h"]}', "more than one until filter specified"),
         ("bogus", "invalid filter"),
     ],
@@ -112,7 +115,8 @@ def test_bad_filters_are_refused(daemon: Daemon, filters: str, text: str) -> Non
         ('{"id":["x","y"]}', "filters expect only one value"),
         ('{"unused-for":["1h","2h"]}', "filters expect only one value"),
         ('{"until":["1h"],"unused-for":["1h"]}', 'conflicting filters: "until" and "unused-for"'),
-        ('{"until":[""]}', f"\"until\" filter expects a duration (e.g., '24h') or a timestamp: {AGE}: value is empty"),
+        ('{"unused-for":["-1"],"until":[]}', f'"unused-for" {EXPECTS} timestamp: {NO_DATE}'),
+        ('{"until":[""]}', f'"until" {EXPECTS} timestamp: {AGE}: value is empty'),
     ],
 )
 def test_bad_filters_of_builds_are_refused(daemon: Daemon, filters: str, text: str) -> None:

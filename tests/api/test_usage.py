@@ -96,9 +96,9 @@ def test_what_is_said_to_be_free_becomes_free(full: Daemon) -> None:
     """By a prune of everything, on a daemon's images alone; the rest of this file needs none of them."""
     extra = rootfs.archive([("extra", 0o644, os.urandom(30_000))])
     full.import_image(extra, "extra:one")
-    before = usage(full, "?type=image&verbose=0")["ImageUsage"]
+    before = usage(full, "?type=image&verbose=1")["ImageUsage"]
     full.request("DELETE", "/images/extra:one")
-    after = usage(full, "?type=image&verbose=0")["ImageUsage"]
+    after = usage(full, "?type=image&verbose=1")["ImageUsage"]
     assert before["TotalSize"] - after["TotalSize"] == before["Reclaimable"] - after["Reclaimable"] > 30_000
 
 
@@ -130,22 +130,20 @@ def test_a_build_leaves_a_step(full: Daemon) -> None:
 @pytest.mark.parametrize("kind", NAMES)
 def test_each_kind_alone_in_each_form(full: Daemon, kind: str) -> None:
     older, newer = NAMES[kind]
-    brief = usage(full, f"?type={kind}&verbose=0")
-    assert brief.keys() == {newer} and "Items" not in brief[newer]
-    long = usage(full, f"?type={kind}&verbose=true")
-    assert long.keys() == {newer} and long[newer].pop("Items") and long == brief
-    both = usage(full, f"?type={kind}")
+    newest = usage(full, f"?type={kind}&verbose=yes")
+    assert newest.keys() == {newer} and newest[newer]["Items"]
+    both = usage(full, f"?type={kind}&verbose=0")
+    assert both == {**both, **newest}
     assert both.keys() == {older, newer, *(["LayersSize"] if kind == "image" else [])}
     assert both[older] == both[newer]["Items"]
 
 
 def test_several_kinds_and_kinds_that_are_none(full: Daemon) -> None:
-    assert usage(full, "?type=volume&type=image&verbose=0").keys() == {"ImageUsage", "VolumeUsage"}
-    assert usage(full, "?verbose=0").keys() == {new for _, new in NAMES.values()}
+    assert usage(full, "?type=volume&type=image&verbose=1").keys() == {"ImageUsage", "VolumeUsage"}
+    assert usage(full, "?verbose=x").keys() == {new for _, new in NAMES.values()}
     for query, text in (
         ("?type=nope", "unknown object type: nope"),
         ("?type=", "unknown object type: "),
-        ("?verbose=x", "invalid value for verbose: x"),
     ):
         answer = full.request("GET", f"/system/df{query}")
         assert (answer.status, answer.message) == (400, text)
@@ -153,10 +151,10 @@ def test_several_kinds_and_kinds_that_are_none(full: Daemon) -> None:
 
 def test_older_clients_see_lists(full: Daemon) -> None:
     lists = {"LayersSize", "Images", "Containers", "Volumes", "BuildCache"}
-    shown = usage(full, "?verbose=0", "1.51")
+    shown = usage(full, "?verbose=1", "1.51")
     assert shown.keys() == lists and shown["LayersSize"] == usage(full)["LayersSize"]
     assert any(image["Containers"] == 2 for image in usage(full, "", "1.43")["Images"])
     alone = usage(full, "?type=volume", "1.42")
-    assert alone.keys() == lists and alone["Images"] is None and len(alone["Volumes"]) == 2
+    assert alone.keys() == {"Volumes"} and len(alone["Volumes"]) == 2
     oldest = usage(full, f"?type={quote('no such')}", "1.41")
-    assert oldest.keys() == {*lists, "BuilderSize"} and oldest["Images"][0]["VirtualSize"]
+    assert oldest.keys() == lists and oldest["Images"][0]["VirtualSize"]

@@ -195,7 +195,7 @@ def prune(engine: ContainerParts, asked: AskedPruning) -> tuple[list[str], int]:
     try:
         if unknown := asked.filters.keys() - _FILTERS.keys():
             raise Invalid(f"invalid filter '{min(unknown)}'")
-        if {"until", "unused-for"} <= asked.filters.keys():
+        if asked.filters.get("until") and asked.filters.get("unused-for"):
             raise Invalid('conflicting filters: "until" and "unused-for"')
         for name, values in asked.filters.items():
             if len(values) > 1 and not name.startswith("label"):
@@ -271,14 +271,17 @@ def _enough(engine: ContainerParts, asked: AskedPruning, total: int, record: Rec
 Test = Callable[[Record], bool]
 
 
-def _until(values: tuple[str, ...]) -> Test:
-    if not values:
-        return lambda _record: True
-    try:
-        moment = moments.parse(values[0], time.time_ns())
-    except Invalid as error:
-        raise Invalid(f"\"until\" filter expects a duration (e.g., '24h') or a timestamp: {error}") from error
-    return lambda record: record.used_ns <= moment
+def _until(name: str) -> Callable[[tuple[str, ...]], Test]:
+    def compiled(values: tuple[str, ...]) -> Test:
+        if not values:
+            return lambda _record: True
+        try:
+            moment = moments.parse(values[0], time.time_ns())
+        except Invalid as error:
+            raise Invalid(f"\"{name}\" filter expects a duration (e.g., '24h') or a timestamp: {error}") from error
+        return lambda record: record.used_ns <= moment
+
+    return compiled
 
 
 def _text(name: str) -> Callable[[tuple[str, ...]], Test]:
@@ -302,8 +305,8 @@ def _always(answer: bool) -> Callable[[tuple[str, ...]], Test]:
 
 
 _FILTERS: dict[str, Callable[[tuple[str, ...]], Test]] = {
-    "until": _until,
-    "unused-for": _until,
+    "until": _until("until"),
+    "unused-for": _until("unused-for"),
     "id": _text("id"),
     "type": _text("type"),
     "description": _text("description"),

@@ -5,6 +5,7 @@ of a filter mean "any of them", except for labels, which the image must all have
 it must have been made.
 """
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ else:
 Match = Callable[[Image], bool]
 
 _SECOND = 1_000_000_000
-# Longer than any name, so a longer pattern can match nothing. It bounds the time of a search.
+# Longer than any name that a pattern is written for. It bounds the time of a search.
 _LONGEST_PATTERN = 512
 
 
@@ -77,11 +78,17 @@ def _reference(_: Catalogue, values: Sequence[str]) -> Match:
 
 
 def by_reference(values: Sequence[str]) -> Callable[[Reference], bool]:
-    """A function that tells whether a name matches any of these patterns. Raises Invalid.
+    """A function that tells whether a name matches any of these patterns. Raises Invalid for one that is too long.
 
-    A name is compared with its tag and without, in its short form and in its whole form.
+    A name is compared with its tag and without, in its short form and in its whole form. A malformed pattern matches
+    nothing.
     """
-    patterns = [glob(value) for value in values]
+    patterns = []
+    for value in values:
+        if len(value) > _LONGEST_PATTERN:
+            raise Invalid(f"invalid filter 'reference={value[:32]}...': the pattern is too long")
+        with contextlib.suppress(Invalid):
+            patterns.append(glob(value))
 
     def matches(name: Reference) -> bool:
         texts = (name.familiar, name.familiar_name, name.with_default_tag().canonical, name.name)
@@ -101,13 +108,11 @@ def glob(pattern: str) -> re.Pattern[str]:
     A star takes as few characters as it can and does not backtrack, so no pattern makes the search slow. Raises
     Invalid.
     """
-    if len(pattern) > _LONGEST_PATTERN:
-        raise Invalid(f"invalid filter 'reference={pattern[:32]}...': syntax error in pattern")
     pieces, place = [""], 0
     while place < len(pattern):
         part = _PART.match(pattern, place)
         if part is None or part[4] in ("[", "\\"):
-            raise Invalid(f"invalid filter 'reference={pattern}': syntax error in pattern")
+            raise Invalid("syntax error in pattern")
         place = part.end()
         if part[4] == "*":
             pieces.append("")
@@ -128,7 +133,7 @@ def _class(pattern: str, negated: str, members: str) -> str:
         found = _MEMBER.match(members, place)
         low, high = (end.removeprefix("\\") for end in (found[1], found[2] or found[1])) if found else ("b", "a")
         if found is None or low > high:
-            raise Invalid(f"invalid filter 'reference={pattern}': syntax error in pattern")
+            raise Invalid("syntax error in pattern")
         shown += f"{re.escape(low)}-{re.escape(high)}"
         place = found.end()
     return f"(?!/)[{negated}{shown}]"

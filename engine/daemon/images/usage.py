@@ -1,21 +1,13 @@
-"""Counting the disk space of all images, and the part of it that removing the unused images would free.
+"""Counting the disk space of all images. What several of them share is counted once.
 
-Runs in the daemon, on the request's thread, and reads only the database. What several images share is counted once.
+Runs in the daemon, on the request's thread, and reads only the database.
 """
-
-from collections.abc import Collection
 
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 
 
-def measure(database: Database, unused: Collection[str]) -> tuple[int, int]:
-    """(bytes of all layers and blobs, bytes of those that belong only to images whose ids are in `unused`).
-
-    Layers of a removed image that are kept for containers are counted, but not as freeable.
-    """
+def measure(database: Database) -> int:
+    """The bytes of all layers and blobs, with the layers of a removed image that are kept for containers."""
     with database.reading() as connection:
-        holdings = table.holdings(connection)
-    sizes = {part: size for _, part, size in holdings}
-    needed = {part for image, part, _ in holdings if image not in unused}
-    return sum(sizes.values()), sum(size for part, size in sizes.items() if part not in needed)
+        return sum({part: size for _, part, size in table.holdings(connection)}.values())

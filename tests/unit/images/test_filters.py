@@ -36,7 +36,6 @@ GLOBS = [
     ("[z-a]", "a", None),
     ("a\\", "a", None),
     ("[a-]", "a", None),
-    ("x" * 600, "a", None),
 ]
 
 
@@ -134,7 +133,7 @@ def test_a_name_is_found_in_its_short_form_and_in_its_whole_form():
         {"dangling": ("true", "false")},
         {"until": ("tomorrow",)},
         {"until": ("1h", "tomorrow")},
-        {"reference": ("[",)},
+        {"reference": ("x" * 600,)},
     ],
 )
 def test_what_makes_no_sense_is_refused(asked):

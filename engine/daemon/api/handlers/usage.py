@@ -18,5 +18,5 @@ def df(engine: DaemonParts, request: Request) -> Response:
     if usageform.takes_kinds(request.version) and "type" in request.query:
         kinds = request.query.every("type")
         diskusage.check(kinds)
-    verbose = usageform.verbosity(request.version, request.query.text("verbose"))
-    return Json(usageform.shown(request.version, diskusage.measure(engine, kinds), verbose))
+    usage = diskusage.measure(engine, kinds)
+    return Json(usageform.shown(request.version, usage, request.query.flag("verbose")))
