@@ -58,11 +58,11 @@ NUMBERS.update({f"RTMIN+{step}": FIRST_REALTIME + step for step in range(1, 16)}
 NUMBERS.update({f"RTMAX-{step}": LAST_REALTIME - step for step in range(1, 15)})
 
 
-def parse_signal(text: str, named: bool = False) -> int:
-    """The number (1 to 64) of a signal given as `9`, `KILL`, `SIGKILL` or `SIGRTMIN+3`, in any case.
+def parse_signal(text: str) -> int:
+    """The number of a signal given as `9`, `KILL`, `SIGKILL` or `SIGRTMIN+3`, in any case.
 
-    named: whether it has to have a name; the C library keeps two without one for itself
-    Raises Invalid in dockerd's words, also for signal 0, which only tests whether a process exists.
+    dockerd takes any number here, also one that no signal has (see `check_sent`). Raises Invalid in its words, also for
+    signal 0, which only tests whether a process exists.
     """
     number = NUMBERS.get(text.upper().removeprefix("SIG"), 0)
     if not number:
@@ -70,7 +70,17 @@ def parse_signal(text: str, named: bool = False) -> int:
             number = integer(text)
     if not number:
         raise Invalid(f"invalid signal: {text}")
-    if not 1 <= number <= LAST_REALTIME or (named and number not in NUMBERS.values()):
+    return number
+
+
+def sendable(number: int) -> bool:
+    """Whether Linux has a signal of this number."""
+    return 1 <= number <= LAST_REALTIME
+
+
+def check_sent(number: int) -> int:
+    """The number itself. Raises Invalid where the signal has no name: the C library keeps two for itself."""
+    if number not in NUMBERS.values():
         raise Invalid(f"the linux daemon does not support signal {number}")
     return number
 

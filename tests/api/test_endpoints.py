@@ -303,10 +303,16 @@ def test_an_endpoint_goes_with_its_container_though_another_shares_the_network(d
 
 
 def test_a_network_disabled_has_none(daemon: Daemon) -> None:
-    """NetworkDisabled: loopback, and nothing to show."""
+    """NetworkDisabled: loopback, nothing to show, and none of the files that are made for networks."""
     with container(daemon, NetworkDisabled=True) as one:
-        assert inside(daemon, one, "ls /sys/class/net") == "lo"
-        assert addresses(daemon, one) == {"bridge": ""}
+        assert inside(daemon, one, "ls /sys/class/net; grep -c ' /etc/' /proc/self/mounts") == "lo\n0"
+        assert addresses(daemon, one) == {}
+        settings = daemon.inspect(one)
+        assert {settings[key] for key in ("HostsPath", "HostnamePath", "ResolvConfPath")} == {""}
+    with container(daemon, begin=False, **on("none")) as other:
+        assert daemon.inspect(other)["HostsPath"] == "", "it is made at the first start"
+        daemon.begin(other)
+        assert daemon.inspect(other)["HostsPath"].endswith("/hosts")
 
 
 @pytest.mark.parametrize(

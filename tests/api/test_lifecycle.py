@@ -235,6 +235,22 @@ def test_the_stop_signal_and_timeout_are_the_containers_own(daemon: Daemon, cont
         assert daemon.inspect(identifier)["State"]["ExitCode"] == status
 
 
+@pytest.mark.parametrize(("own", "asked"), [("99", ""), ("", "65"), ("", "-5")])
+def test_a_signal_that_does_not_exist_is_sent_to_nobody(
+    daemon: Daemon, container: Callable[..., str], own: str, asked: str
+) -> None:
+    """dockerd takes the number; a stop then kills the container after two seconds, and a restart begins it anew."""
+    identifier = container("sleep", "60", StopSignal=own, StopTimeout=30)
+    daemon.begin(identifier)
+    query = f"?signal={asked}" if asked else ""
+    begun = time.monotonic()
+    assert daemon.request("POST", f"/containers/{identifier}/restart{query}").status == 204
+    assert 1.9 < time.monotonic() - begun < 20
+    assert daemon.inspect(identifier)["State"]["Running"]
+    assert daemon.request("POST", f"/containers/{identifier}/stop{query}").status == 204
+    assert daemon.inspect(identifier)["State"]["ExitCode"] == 137
+
+
 def test_kill_sends_a_signal(daemon: Daemon, container: Callable[..., str]) -> None:
     """SIGKILL when none is named; by name, with or without SIG, by number."""
     script = "trap 'echo usr1' USR1; trap 'echo hup' HUP; echo ready; while :; do sleep 0.05; done"

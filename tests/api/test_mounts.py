@@ -143,6 +143,8 @@ def test_the_clients_own_mount_takes_the_place_of_the_engines(daemon, busybox, c
     said = daemon.shell("cat /etc/hosts; grep -c ' /etc/hosts ' /proc/mounts; df -k /dev/shm", HostConfig=asked)
     assert said.startswith("1.2.3.4 mine\n1\n") and re.search(r" 1024 .* /dev/shm$", said)
     identifier = container("true", HostConfig=asked)
+    assert daemon.inspect(identifier)["HostsPath"] == ""
+    daemon.begin(identifier)
     assert daemon.inspect(identifier)["HostsPath"] == str(source / "hosts")
 
 

@@ -276,6 +276,18 @@ def test_a_soft_limit_above_the_hard_one_is_refused_by_the_kernel(
     assert answer.status == 500 and answer.message.endswith(f"{words}invalid argument"), answer
 
 
+@pytest.mark.parametrize(("soft", "hard"), [(2**40, 2**40), (-1, -1), (5, -1)])
+def test_more_open_files_than_the_kernel_has_for_any_process_are_refused(daemon: Daemon, soft: int, hard: int) -> None:
+    """In runc's words; a name in capitals is the same limit."""
+    one = daemon.create("true", HostConfig=host(Ulimits=[{"Name": "NoFile", "Soft": soft, "Hard": hard}]))
+    answer = daemon.request("POST", f"/containers/{one}/start")
+    daemon.remove(one)
+    words = "error during container init: error setting rlimits for ready process: error setting rlimit type 7: "
+    assert answer.status == 500 and answer.message.endswith(
+        f"runc create failed: unable to start container process: {words}operation not permitted"
+    ), answer
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

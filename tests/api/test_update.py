@@ -268,6 +268,15 @@ def test_a_policy_does_not_go_with_automatic_removal(daemon: Daemon, running: Ca
     update(daemon, one, RestartPolicy={"Name": "no"})
 
 
+@pytest.mark.parametrize("nothing", [{"MemorySwappiness": -1}, {"RestartPolicy": {"MaximumRetryCount": 3}}])
+def test_what_asks_for_nothing_changes_nothing(daemon: Daemon, running: Callable[..., str], nothing: dict) -> None:
+    """A policy without a name is none, whatever stands beside, and a swappiness of -1 is that of the host."""
+    one = running()
+    before = daemon.inspect(one)["HostConfig"]
+    assert update(daemon, one, **nothing)["Warnings"] is None
+    assert daemon.inspect(one)["HostConfig"] == before
+
+
 def test_what_cannot_be_changed_is_told(daemon: Daemon, running: Callable[..., str]) -> None:
     """Dockerd passes over it in silence."""
     one = running()

@@ -206,8 +206,6 @@ def host_config(asked: Object, default: HostConfig = HOST_CONFIG) -> HostConfig:
         whole["NetworkMode"] = HOST_CONFIG["NetworkMode"]
     whole["LogConfig"] = _log_config(asked.get("LogConfig") or {})
     whole["RestartPolicy"] = _restart_policy(asked.get("RestartPolicy") or {})
-    if whole["MemorySwappiness"] == -1:
-        whole["MemorySwappiness"] = None
     if whole["PidsLimit"] is not None and whole["PidsLimit"] <= 0:
         whole["PidsLimit"] = None
     if whole["Memory"] > 0 and whole["MemorySwap"] == 0:

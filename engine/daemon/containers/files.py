@@ -25,6 +25,11 @@ NAMES = ("hostname", "hosts", "resolv.conf")
 _OURS = 127_000_011
 
 
+def mounted(container: Container) -> tuple[str, ...]:
+    """The names of the files that are mounted in the container: dockerd has none for one without networks."""
+    return () if container.config["NetworkDisabled"] else NAMES
+
+
 def write(where: Paths, container: Container) -> None:
     """Make the container's home, and in it hostname, hosts and resolv.conf. Raises OSError."""
     try:

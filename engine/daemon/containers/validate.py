@@ -191,12 +191,12 @@ def _check_port_bindings(bindings: dict[str, list[PortBinding] | None]) -> None:
 
 
 def restart_policy(asked: Object) -> RestartPolicy | None:
-    """The RestartPolicy of an update, complete; None for none. Raises Invalid."""
+    """The RestartPolicy of an update, complete; None for one without a name. Raises Invalid."""
     name, retries = asked.get("Name") or "", asked.get("MaximumRetryCount") or 0
-    if not name and not retries:
+    if not name:
         return None
-    _check_restart_policy(name or "no", retries)
-    return {"Name": name, "MaximumRetryCount": retries} if name else None
+    _check_restart_policy(name, retries)
+    return {"Name": name, "MaximumRetryCount": retries}
 
 
 def _check_restart_policy(name: str, retries: int) -> None:

@@ -10,7 +10,7 @@ from engine.daemon.clock import duration, rfc3339
 from engine.daemon.containers import naming
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.security import resources
-from engine.daemon.signals import parse_signal
+from engine.daemon.signals import check_sent, parse_signal, sendable
 from engine.errors import Invalid, NotBuilt
 from engine.logs.drivers import jsonfile, local
 
@@ -30,10 +30,12 @@ def test_what_is_no_signal_is_refused(text):
     assert str(caught.value) == f"invalid signal: {text}"
 
 
-@pytest.mark.parametrize(("text", "named"), [("65", False), ("-1", False), ("9999999999", False), ("32", True)])
-def test_a_number_that_is_no_signals_is_named(text, named):
+@pytest.mark.parametrize(("text", "sent"), [("65", False), ("-1", False), ("9999999999", False), ("32", True)])
+def test_a_number_that_is_no_signals_is_a_signal_that_is_not_sent(text, sent):
+    number = parse_signal(text)
+    assert (number, sendable(number)) == (int(text), sent)
     with pytest.raises(Invalid) as caught:
-        parse_signal(text, named)
+        check_sent(number)
     assert str(caught.value) == f"the linux daemon does not support signal {text}"
 
 

@@ -32,7 +32,7 @@ from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.serving import Call, status_of
 from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime import worker
-from engine.daemon.signals import parse_signal
+from engine.daemon.signals import check_sent, parse_signal
 from engine.dataclass import dataclass
 from engine.errors import Conflict, EngineError, Invalid, NotFound
 from engine.protocols import grpc
@@ -168,7 +168,7 @@ class _Conversing:
             with contextlib.suppress(EngineError):  # it has ended, or has no terminal
                 found.talk.resize(min(size["Rows"], 0xFFFF), min(size["Cols"], 0xFFFF))
         elif (sent := message["Signal"]) is not None:
-            number = parse_signal(sent["Name"])
+            number = check_sent(parse_signal(sent["Name"]))
             with contextlib.suppress(Conflict):  # it has ended
                 found.talk.signal(number)
 

@@ -322,7 +322,7 @@ def _mounts_of(engine: MountParts, container: Container, where: paths.Paths, len
     """
     asked = [mount for mount in preparing.sandbox_mounts(engine, container, lent) if mount.kind != "tmpfs"]
     targets = {mount.target for mount in asked}
-    own = [Mount("bind", where.etc(name), f"/etc/{name}") for name in files.NAMES]
+    own = [Mount("bind", where.etc(name), f"/etc/{name}") for name in files.mounted(container)]
     own = [mount for mount in own if mount.target not in targets and os.path.exists(mount.source)]
     for mount in sorted((*asked, *own), key=lambda mount: mount.target.count("/")):
         yield replace(mount, propagation="", asked=False)

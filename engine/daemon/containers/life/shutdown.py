@@ -88,7 +88,7 @@ def _await_killed(killed: Iterable[tuple[Container, int]], deadline: float) -> l
 
 
 def _seconds(engine: ContainerParts, container: Container) -> float:
-    seconds = stop.seconds_of(engine, container, None)
+    seconds = stop.seconds_of(engine, container, None, stop.signal_of(container, None))
     return _FOREVER if seconds < 0 else seconds
 
 

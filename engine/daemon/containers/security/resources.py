@@ -6,11 +6,13 @@ host's cgroups lack is first discarded, mostly with a warning.
 """
 
 import os
+import resource
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from engine.annotating import Literal
 from engine.daemon.containers.shapes import HostConfig, ThrottleDevice
+from engine.daemon.runtime.handshake import BY_RUNC, NOT_CREATED
 from engine.errors import Invalid, SystemFailure
 from engine.kernel import reasons
 from engine.literals import span
@@ -103,10 +105,23 @@ def _rates(asked: list[ThrottleDevice | None] | None, number: Callable[[str], st
 
 def rlimits_of(host_config: HostConfig, default: tuple[str, ...]) -> tuple[Rlimit, ...]:
     """The resource limits of a container's processes: its own, then the daemon's (`name=soft:hard`) for the rest."""
-    own = tuple(Rlimit(each["Name"], each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ())
+    own = tuple(Rlimit(each["Name"].lower(), each["Soft"], each["Hard"]) for each in host_config["Ulimits"] or ())
     names = {limit.name for limit in own}
     texts = (text.replace("=", ":").split(":") for text in default)
     return (*own, *(Rlimit(name, int(soft), int(hard)) for name, soft, hard in texts if name not in names))
+
+
+def check_files(rlimits: Iterable[Rlimit]) -> None:
+    """Raise SystemFailure, in runc's words, for more open files than the kernel lets any process have."""
+    for limit in rlimits:
+        if limit.name != "nofile" or (limit.soft < 0 <= limit.hard) or limit.soft > limit.hard >= 0:
+            continue  # the kernel has other words for a soft limit above the hard one
+        with open("/proc/sys/fs/nr_open", encoding="ascii") as file:
+            most = int(file.read())
+        if not 0 <= limit.hard <= most:
+            failed = "unable to start container process: error during container init: error setting rlimits for ready"
+            text = f"{failed} process: error setting rlimit type {resource.RLIMIT_NOFILE}: operation not permitted"
+            raise SystemFailure(f"{NOT_CREATED}{BY_RUNC}{text}")
 
 
 def device_number(path: str) -> str:
@@ -165,6 +180,8 @@ def check(host_config: HostConfig, cgroups: Cgroups | None, *, update: bool = Fa
     cgroups: those that are to keep the limits, see `discard`; what was discarded is not checked
     update: host_config holds the values to change, and 0 for those that stay
     """
+    if host_config["MemorySwappiness"] == -1:  # as much as none asked for
+        host_config["MemorySwappiness"] = None
     warnings = discard(host_config, cgroups) if cgroups else []
     check_together(host_config, update=update)
     for key, lowest, highest, text in _RANGES:

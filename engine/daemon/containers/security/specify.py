@@ -84,10 +84,11 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
     devices, _ = walls.devices_of(host_config, injected)
     init = dockerinit.is_wanted(engine.settings, host_config)
     rights = _rights(engine, container)
+    resources.check_files(rights["rlimits"])
     if engine.cgroups.begins_with_process(cgroupparent.of(container)):
         rights["cgroups"] = ()
     usual = walls.mounts_of(host_config, namespaces)
-    arranged = preparing.arrange(engine, container, usual, _etc_mounts(where_of_network))
+    arranged = preparing.arrange(engine, container, usual, _etc_mounts(container, where_of_network))
     if _labels_of(container)[1]:
         arranged = labels.mounted(container, arranged)
         labels.give(container, map(where_of_network.etc, files.NAMES), shared=networked is not container)
@@ -309,8 +310,9 @@ def _replaced(env: Iterable[str], more: Iterable[str]) -> list[str]:
     return list((by_name | {each.partition("=")[0]: each for each in more}).values())
 
 
-def _etc_mounts(where: paths.Paths) -> tuple[Mount, ...]:
-    return tuple(Mount("bind", where.etc(name), f"/etc/{name}", propagation="rprivate") for name in files.NAMES)
+def _etc_mounts(container: Container, where: paths.Paths) -> tuple[Mount, ...]:
+    names = files.mounted(container)
+    return tuple(Mount("bind", where.etc(name), f"/etc/{name}", propagation="rprivate") for name in names)
 
 
 def limits_of(container: Container) -> Limits:

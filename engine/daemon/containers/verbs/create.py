@@ -110,7 +110,7 @@ def create(
     image = engine.images.find(config["Image"], platform or None) if config["Image"] else None
     walls.adapt(engine, body.get("HostConfig") or {}, host_config)
     networking = settings.networking(body.get("NetworkingConfig") or {}, host_config["NetworkMode"])
-    networking = requested.settled(engine, networking)
+    networking = {} if config["NetworkDisabled"] else requested.settled(engine, networking)
     if image is not None:
         image.check_unpacked()
         warnings += _platform_warnings(image, platform)
@@ -146,8 +146,9 @@ def create(
             asked = walls.security(host_config["SecurityOpt"]).labels
             container.process_label, container.file_label = labels.made(engine, asked)
         unbuilt.refuse(host_config)
-        if host_config["Links"]:
-            _link(engine, container, host_config["Links"])
+        # dockerd has links in its own networks alone; in another it passes over those of HostConfig.
+        linked = bool(host_config["Links"]) and host_config["NetworkMode"] in BUILTIN
+        host_config["Links"] = legacylinks.resolved(engine, host_config["Links"]) if linked else None
         shown = trees.shown if trees else {}
         _mount(engine, container, shown, shallow)
         if trees is None:
@@ -160,18 +161,6 @@ def create(
     engine.containers.add(container)
     announce(engine, container, "create")
     return container, warnings
-
-
-def _link(engine: ContainerParts, container: Container, asked_for: list[str]) -> None:
-    """Resolve the Links of HostConfig: in the default network they stay there, in another they move to its endpoint."""
-    mode = container.host_config["NetworkMode"]
-    if mode in BUILTIN:
-        container.host_config["Links"] = legacylinks.resolved(engine, asked_for)
-        return
-    container.host_config["Links"] = None
-    for name, endpoint in container.networking.items():
-        if mode in (name, endpoint["NetworkID"]) and not endpoint["Links"]:
-            container.networking[name] = {**endpoint, "Links": asked_for}
 
 
 def _new_id() -> str:

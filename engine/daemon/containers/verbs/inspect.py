@@ -8,7 +8,7 @@ owns them.
 from collections.abc import Callable, Mapping
 
 from engine.daemon.clock import rfc3339
-from engine.daemon.containers import paths
+from engine.daemon.containers import files, paths
 from engine.daemon.containers.config import CONFIG_OPTIONAL, HOST_CONFIG_OPTIONAL
 from engine.daemon.containers.contents import sizes
 from engine.daemon.containers.endpoints import shown as networks
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # loaded for the few containers that have links
 else:
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
 
+_ETC = {"ResolvConfPath": "resolv.conf", "HostnamePath": "hostname", "HostsPath": "hosts"}
 # The values with which an optional key is left out. A StopTimeout of 0, an Init of false and an empty Healthcheck are
 # shown: they are pointers of Go's.
 _EMPTY: tuple[object, ...] = (None, "", {}, [])
@@ -101,6 +102,8 @@ def _show(
     # A container that joins the network of another container has the other's files.
     networked = joins.container_of(container.host_config["NetworkMode"])
     network = paths.of(settings.data_root, settings.exec_root, networked) if networked else where
+    # dockerd makes these files at the first start, and shows no place of theirs before it.
+    etc = files.mounted(container) if state.started_ns else ()
     driver = reported(settings.storage_driver, engine.storage == "copy")
     shown: Object = {
         "Id": container.id,
@@ -109,9 +112,7 @@ def _show(
         "Args": container.args,
         "State": show_state(state),
         "Image": container.image_id,
-        "ResolvConfPath": network.etc("resolv.conf"),
-        "HostnamePath": network.etc("hostname"),
-        "HostsPath": network.etc("hosts"),
+        **{key: network.etc(name) if name in etc else "" for key, name in _ETC.items()},
         "LogPath": logconfig.log_path(container, where),
         "Name": f"/{container.name}",
         "RestartCount": state.restart_count,
@@ -127,7 +128,8 @@ def _show(
     if found is not None:
         shown["SizeRw"], shown["SizeRootFs"] = found
     shown["Mounts"] = points.show(container)
-    shown.update(points.show_etc(container))
+    if state.started_ns:
+        shown.update(points.show_etc(container))
     shown["Config"] = _without_empty(container.config, CONFIG_OPTIONAL)
     shown["NetworkSettings"] = networks.settings(container, state, endpoints)
     if descriptor is not None:

@@ -11,7 +11,7 @@ from engine.daemon.containers.security import cgroupparent
 from engine.daemon.containers.verbs import pause
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import signalling
-from engine.daemon.signals import parse_signal
+from engine.daemon.signals import parse_signal, sendable
 from engine.errors import Conflict, SystemFailure
 from engine.late import TYPE_CHECKING, late
 
@@ -49,8 +49,8 @@ def send(
 ) -> int:
     """Send a signal to the present run, or only to `run`; return the run it was sent to (see `await_end`).
 
-    A container that waits for its next run gets no signal, and with `ends` its wait is given up. Raises Conflict when
-    the container does not run.
+    A container that waits for its next run gets no signal, and with `ends` its wait is given up. A number that no
+    signal has is sent to nobody. Raises Conflict when the container does not run.
     ends: the signal is meant to end the container, so no policy starts it again, and a paused one is thawed to receive
         it
     by_hand: False when the host goes down: then the policies of the next boot's daemon count no stop by a client
@@ -69,6 +69,8 @@ def send(
             if state.status == "restarting":
                 if ends:
                     _give_up(engine, container)
+                return run
+            if not sendable(number):
                 return run
             pid, pid_start, paused = state.pid, state.pid_start, state.status == "paused"
             container.doomed = container.doomed or number == signal.SIGKILL

@@ -6,8 +6,10 @@ from engine.daemon.containers.announce import announce
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import kill
 from engine.daemon.parts import ContainerParts, SettingsPart
-from engine.daemon.signals import parse_signal
+from engine.daemon.signals import parse_signal, sendable
 from engine.errors import Conflict, NotModified, SystemFailure
+
+_UNSENT_SECONDS = 2  # what dockerd gives a container to which the signal could not be sent
 
 
 def stop(engine: ContainerParts, container: Container, stop_signal: str | None, timeout: int | None) -> None:
@@ -18,7 +20,8 @@ def stop(engine: ContainerParts, container: Container, stop_signal: str | None, 
     """
     if not container.snapshot().running:
         raise NotModified("")
-    number, seconds = signal_of(container, stop_signal), seconds_of(engine, container, timeout)
+    number = signal_of(container, stop_signal)
+    seconds = seconds_of(engine, container, timeout, number)
     try:
         run = kill.send(engine, container, number, ends=True)
     except Conflict as error:  # the container has ended by itself meanwhile
@@ -31,11 +34,20 @@ def stop(engine: ContainerParts, container: Container, stop_signal: str | None, 
 
 
 def signal_of(container: Container, asked: str | None) -> int:
-    """The number of the signal that asks the container to end: the asked one, its own, or SIGTERM. Raises Invalid."""
-    return parse_signal(asked or container.config.get("StopSignal") or "SIGTERM")
+    """The number of the signal that asks the container to end: the asked one, its own, or SIGTERM. Raises Invalid.
+
+    A number below 0 of its own stands for SIGTERM, as in dockerd.
+    """
+    if asked:
+        return parse_signal(asked)
+    number = parse_signal(container.config.get("StopSignal") or "SIGTERM")
+    return number if number > 0 else signal.SIGTERM
 
 
-def seconds_of(engine: SettingsPart, container: Container, asked: int | None) -> int:
-    """How long the container then has: the asked time, its own, or the daemon's setting; negative for ever."""
-    default = engine.settings.default_stop_timeout
-    return next((each for each in (asked, container.config.get("StopTimeout")) if each is not None), default)
+def seconds_of(engine: SettingsPart, container: Container, asked: int | None, number: int) -> int:
+    """How long the container has after that signal: the asked time, its own, or the daemon's setting; negative for
+    ever.
+    """
+    times = (asked, container.config.get("StopTimeout"), engine.settings.default_stop_timeout)
+    seconds = next(each for each in times if each is not None)
+    return seconds if seconds < 0 or sendable(number) else _UNSENT_SECONDS

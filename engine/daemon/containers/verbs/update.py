@@ -37,6 +37,7 @@ _SETS: Final = ("CpusetCpus", "CpusetMems")
 _RATES: Final = ("BlkioDeviceReadBps", "BlkioDeviceWriteBps", "BlkioDeviceReadIOps", "BlkioDeviceWriteIOps")
 # What an update reads from the body itself, or does not obey: it need not be whole there.
 _READ_FROM_BODY = dict.fromkeys(("PidsLimit", "RestartPolicy", "Ulimits"))
+_NO_SWAPPINESS = -1
 _ELSEWHERE = ("PidsLimit", "CpuCount", "CpuPercent", "IOMaximumIOps", "IOMaximumBandwidth")
 _CHANGED = frozenset({*_NUMBERS, *_SETS, *_RATES, *_ELSEWHERE, "BlkioWeightDevice", "RestartPolicy"})
 # (key of the update, key of the container that excludes it, dockerd's words)
@@ -64,7 +65,7 @@ def update(engine: ContainerParts, find: Callable[[], Container], body: Object) 
     warnings = resources.check(asked, engine.cgroups, update=True)
     defaults: Mapping[str, object] = config.HOST_CONFIG
     for key in sorted(body):
-        if key not in _CHANGED and body[key] and body[key] != defaults[key]:
+        if key not in _CHANGED and body[key] and body[key] not in (defaults[key], _NO_SWAPPINESS):
             warnings.append(f"{key} cannot be changed by an update. It stays as it is.")
     container = find()
     with container.operation:

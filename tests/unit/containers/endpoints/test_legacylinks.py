@@ -56,10 +56,20 @@ def test_a_link_to_one_that_shares_a_network_leads_to_the_one_whose_it_is(engine
     assert legacylinks.shown(engine, web) == ["/db:/web/d"]
 
 
-def test_in_a_user_defined_network_links_are_the_endpoints(engine):
+def test_in_a_user_defined_network_links_mean_nothing(engine):
     engine.networks.create({"Name": "net", "IPAM": {"Config": [{"Subnet": "10.1.0.0/24"}]}})
     web = linking(engine, "db:d", mode="net")
-    assert web.host_config["Links"] is None and web.networking["net"]["Links"] == ["db:d"]
+    assert web.host_config["Links"] is None and web.networking["net"]["Links"] is None
+
+
+def test_in_a_user_defined_network_links_are_the_endpoints(engine):
+    engine.networks.create({"Name": "net", "IPAM": {"Config": [{"Subnet": "10.1.0.0/24"}]}})
+    body = {
+        "Image": "busybox",
+        "HostConfig": {"NetworkMode": "net"},
+        "NetworkingConfig": {"EndpointsConfig": {"net": {"Links": ["db:d"]}}},
+    }
+    web, _ = create(engine, "web", body, None)
     network = engine.networks.find("net")
     assert legacylinks.of_endpoints(web, [network, engine.networks.find("bridge")]) == {network.id: {"d": "db"}}
 

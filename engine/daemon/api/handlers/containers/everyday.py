@@ -233,7 +233,7 @@ def kill(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/{id}/kill: send a signal, SIGKILL by default."""
     reference = request.parameters["id"]
     try:
-        number = signals.parse_signal(request.query.text("signal") or "SIGKILL", named=True)
+        number = signals.check_sent(signals.parse_signal(request.query.text("signal") or "SIGKILL"))
         killing.kill(engine, _container(engine, request), number)
     except EngineError as error:
         raise type(error)(f"cannot kill container: {reference}: {error}") from error
