@@ -298,8 +298,7 @@ CONTAINER_CREATE = Struct(
     {
         "HostConfig": HOST_CONFIG,
         "NetworkingConfig": Struct("network.NetworkingConfig", {"EndpointsConfig": Mapping(ENDPOINT, pointers=True)}),
-        # Sent by older clients, see `versions`; others may send any text.
-        "MacAddress": Scalar("string", str, parse=lambda text: mac_address(text) or text),
+        "MacAddress": STRING,  # sent by older clients, see `createform`
     },
     {"Config": CONFIG},
 )

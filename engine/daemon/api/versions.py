@@ -31,9 +31,9 @@ OLD_COMPOSE, OLD_COMPOSE_SPEAKS = "docker-compose/1.", "1.41"
 
 _BUILD_IDS_SINCE = (1, 30)
 _ARCHIVE_PLATFORMS_SINCE = (1, 52)
-_EMPTY_BINDINGS_SINCE = (1, 52)
 # The query parameters that an endpoint has not always had: route → parameter → the first version with it.
 _PARAMETERS: dict[str, dict[str, Version]] = {
+    "POST /containers/create": {"platform": (1, 41)},
     "POST /images/create": {"platform": (1, 32)},
     "GET /images/json": {"shared-size": (1, 42), "manifests": (1, 47), "identity": (1, 54)},
     "POST /images/{name...}/push": {"platform": (1, 46)},
@@ -77,10 +77,6 @@ _NO_CONTAINER = {
     **dict.fromkeys(("AttachStdin", "AttachStdout", "AttachStderr", "Tty", "OpenStdin", "StdinOnce"), False),
     **dict.fromkeys(("Env", "Cmd", "Volumes", "Entrypoint", "OnBuild", "Labels")),
 }
-
-_OTHER_MAC = (
-    "the container-wide MAC address must match the endpoint-specific MAC address for the main network, or be left empty"
-)
 
 _PREFIX = regex(r"/v([0-9]{1,5}\.[0-9]{1,5})(?=/)")
 
@@ -202,63 +198,9 @@ def image_filters(version: Version, filters: dict[str, tuple[str, ...]], old: st
     return filters
 
 
-def created(version: Version, body: Object, cgroups: str) -> Object:
-    """The body of POST /containers/create, with the defaults of the client's version.
-
-    cgroups: the version of the host's cgroup hierarchy, "1" or "2"
-    Raises Invalid for networks that such a client cannot ask for.
-    """
-    older: Object = {}
-    if version < (1, 40):
-        older["IpcMode"] = "shareable"
-    if version < (1, 41) and cgroups == "1":
-        older["CgroupnsMode"] = "host"
-    if version < (1, 52):
-        body = _with_old_networks(version, body)
-    if not older:
-        return body
-    asked = body.get("HostConfig") or {}
-    return {**body, "HostConfig": {**asked, **{key: asked.get(key) or value for key, value in older.items()}}}
-
-
-def creation_warnings(version: Version, body: Object) -> list[str]:
-    """What a client of this version is told of the form of its POST /containers/create."""
-    bindings = (body.get("HostConfig") or {}).get("PortBindings") or {}
-    empty = [port for port, given in bindings.items() if not given]
-    if not empty or version < _EMPTY_BINDINGS_SINCE:
-        return []
-    wrong = f"Following container port(s) have an empty list of port-bindings: {', '.join(empty)}."
-    return [f"{wrong} Such bindings will be discarded in a future version."]
-
-
 def binds_shallowly(version: Version) -> bool:
     """Whether a read-only bind leaves what is mounted below its source writable, as it did before 1.44."""
     return version < (1, 44)
-
-
-def _with_old_networks(version: Version, body: Object) -> Object:
-    """The body with the networks of an older client in today's form.
-
-    Before 1.44 a container was created in one network, and until 1.51 its MAC address could stand beside its networks.
-    """
-    networking = body.get("NetworkingConfig") or {}
-    endpoints = {**(networking.get("EndpointsConfig") or {})}
-    if version < (1, 44):
-        if len(endpoints) > 1:
-            names = ", ".join(sorted(endpoints))
-            raise Invalid(f"Container cannot be created with multiple network endpoints: {names}")
-        endpoints = {name: settings and {**settings, "MacAddress": None} for name, settings in endpoints.items()}
-    mac = body.get("MacAddress")
-    if mac:
-        mode = (body.get("HostConfig") or {}).get("NetworkMode") or "default"
-        if mode in ("host", "none") or mode.startswith("container:"):
-            raise Invalid("conflicting options: mac-address and the network mode")
-        name = next(iter(endpoints)) if len(endpoints) == 1 else mode
-        settings = endpoints.get(name) or {}
-        if (settings.get("MacAddress") or mac) != mac:
-            raise Invalid(_OTHER_MAC)
-        endpoints[name] = {**settings, "MacAddress": mac}
-    return {**body, "NetworkingConfig": {**networking, "EndpointsConfig": endpoints}} if endpoints else body
 
 
 def container(version: Version, shown: Object, mac: str = "") -> Object:

@@ -187,61 +187,6 @@ def test_a_container_names_the_manifest_of_its_image_since_1_48():
     assert "ImageManifestDescriptor" not in versions.container((1, 47), shown)
 
 
-@pytest.mark.parametrize(
-    ("version", "cgroups", "asked", "expected"),
-    [
-        ((1, 39), "1", {}, {"IpcMode": "shareable", "CgroupnsMode": "host"}),
-        ((1, 40), "1", {}, {"CgroupnsMode": "host"}),
-        ((1, 41), "1", {}, {}),
-        ((1, 39), "2", {}, {"IpcMode": "shareable"}),
-        (
-            (1, 24),
-            "1",
-            {"IpcMode": "private", "CgroupnsMode": "private"},
-            {"IpcMode": "private", "CgroupnsMode": "private"},
-        ),
-        ((1, 24), "2", {"IpcMode": "", "Memory": 9}, {"IpcMode": "shareable", "Memory": 9}),
-    ],
-)
-def test_containers_of_older_clients_share_what_they_did(version, cgroups, asked, expected):
-    """The IPC namespace could be joined until 1.39 by default, and the cgroup namespace of a v1 host was its own."""
-    body = {"Image": "x", "HostConfig": asked}
-    assert versions.created(version, body, cgroups) == {"Image": "x", "HostConfig": expected}
-    assert versions.created((1, 24), {"Image": "x"}, "2") == {"Image": "x", "HostConfig": {"IpcMode": "shareable"}}
-
-
-def asked(version, body):
-    """The networks that an older client's create comes to."""
-    return (versions.created(version, body, "2").get("NetworkingConfig") or {}).get("EndpointsConfig")
-
-
-def test_a_container_was_created_in_one_network_until_1_43():
-    two = {"NetworkingConfig": {"EndpointsConfig": {"b": {}, "a": {}}}}
-    assert asked((1, 44), two) == {"b": {}, "a": {}}
-    with pytest.raises(Invalid, match=r"^Container cannot be created with multiple network endpoints: a, b$"):
-        asked((1, 43), two)
-    one = {"NetworkingConfig": {"EndpointsConfig": {"a": {"MacAddress": "02:42:ac:11:00:02", "Aliases": ["x"]}}}}
-    assert asked((1, 43), one) == {"a": {"MacAddress": None, "Aliases": ["x"]}}  # nobody could ask for it there
-    assert asked((1, 43), {"NetworkingConfig": {"EndpointsConfig": {"a": None}}}) == {"a": None}
-
-
-def test_the_mac_of_a_container_is_that_of_its_network():
-    mac = "02:42:ac:11:00:02"
-    body = {"MacAddress": mac, "HostConfig": {"NetworkMode": "net"}}
-    for version in ((1, 24), (1, 43), (1, 44), (1, 51)):
-        assert asked(version, body) == {"net": {"MacAddress": mac}}
-        assert asked(version, {"MacAddress": mac}) == {"default": {"MacAddress": mac}}
-    assert asked((1, 52), body) is None  # the API has no such field any more
-    settings = {"NetworkingConfig": {"EndpointsConfig": {"net": {"Aliases": ["x"]}, "other": {}}}}
-    assert asked((1, 44), {**body, **settings}) == {"net": {"Aliases": ["x"], "MacAddress": mac}, "other": {}}
-    for mode in ("host", "none", "container:x"):
-        with pytest.raises(Invalid, match="mac-address and the network mode"):
-            asked((1, 43), {"MacAddress": mac, "HostConfig": {"NetworkMode": mode}})
-    other = {"NetworkingConfig": {"EndpointsConfig": {"net": {"MacAddress": "02:42:ac:11:00:03"}}}}
-    with pytest.raises(Invalid, match="must match the endpoint-specific MAC address"):
-        asked((1, 44), {**body, **other})
-
-
 def test_a_container_s_short_id_was_one_of_its_aliases_until_1_44():
     networks = {"bridge": {"Aliases": None}, "net": {"Aliases": ["web"]}}
     shown = {

@@ -21,7 +21,7 @@ from engine.sandbox.spec import LARGEST_SIDE
 
 if TYPE_CHECKING:  # each is loaded by the first request for it: most engines that wake up are only asked for a list
     from engine.daemon import signals
-    from engine.daemon.api import schemas
+    from engine.daemon.api import createform, schemas
     from engine.daemon.containers import naming
     from engine.daemon.containers.endpoints import legacylinks
     from engine.daemon.containers.output import attach as attaching
@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # each is loaded by the first request for it: most engines th
     from engine.logs import query as logs_query
 else:
     signals = late("engine.daemon.signals")
+    createform = late("engine.daemon.api.createform")
     schemas = late("engine.daemon.api.schemas")
     naming = late("engine.daemon.containers.naming")
     legacylinks = late("engine.daemon.containers.endpoints.legacylinks")
@@ -85,7 +86,8 @@ def _stream_type(container: Container, request: Request) -> str:
 
 def create(engine: DaemonParts, request: Request) -> Response:
     """POST /containers/create: make a container from an image."""
-    body = versions.created(request.version, request.required_json(schemas.CONTAINER_CREATE), engine.cgroups.version)
+    asked = request.required_json(schemas.CONTAINER_CREATE)
+    body, more = createform.created(request.version, asked, engine.cgroups.version)
     container, warnings = creating.create(
         engine,
         request.query.text("name"),
@@ -93,8 +95,7 @@ def create(engine: DaemonParts, request: Request) -> Response:
         request.query.text("platform"),
         shallow=versions.binds_shallowly(request.version),
     )
-    warnings += versions.creation_warnings(request.version, body)
-    return Json({"Id": container.id, "Warnings": warnings}, 201)
+    return Json({"Id": container.id, "Warnings": warnings + more}, 201)
 
 
 def list_(engine: DaemonParts, request: Request) -> Response:
