@@ -323,7 +323,7 @@ REFUSED = [
     ({"cachefrom": "{"}, 400, "error reading cache-from: unexpected end of JSON input"),
     ({"ulimits": '[{"Name": 1}]'}, 400, "error reading ulimit settings"),
     ({"memory": "x"}, 400, "invalid syntax"),
-    ({"platform": "a/b/c/d"}, 400, "invalid platform specifier"),
+    ({"platform": "a/b/c/d"}, 400, "cannot parse platform specifier"),
 ]
 
 

@@ -104,6 +104,7 @@ RULE = 'only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a 
         ({"Name": "xx", "DriverOpts": {"x": "y"}}, 400, 'create xx: invalid option: "x"'),
         ({"Name": "xx", "DriverOpts": {"device": "/d"}}, 400, 'create xx: missing required option: "type"'),
         ({"Name": "xx", "DriverOpts": {"type": "tmpfs"}}, 400, 'create xx: missing required option: "device"'),
+        ({"Name": "xx", "DriverOpts": {"size": "x", "device": "/d"}}, 400, "create xx: invalid size: 'x'"),
         ({"Name": "xx", "DriverOpts": {"size": "1g"}}, 400, "create xx: quota size requested but no quota support"),
         ({"Name": "xx", "ClusterVolumeSpec": {}}, 503, None),
     ],
@@ -284,3 +285,14 @@ def test_a_volume_whose_directory_a_power_cut_took_is_there_for_a_new_container(
     host = {"NetworkMode": "none", "Binds": [f"{name}:/bin"]}  # which the image's own directory is copied to
     assert "busybox" in daemon.shell("ls /bin", HostConfig=host)
     assert daemon.request("DELETE", f"/volumes/{name}").status == 204
+
+
+def test_a_driver_that_does_not_exist_is_told_before_a_name_that_is_taken(daemon):
+    """As dockerd has it, for the volume of a container too."""
+    words = 'create taken: error looking up volume plugin nope: plugin "nope" not found'
+    assert daemon.request("POST", "/volumes/create", {"Name": "taken"}).status == 201
+    made = daemon.request("POST", "/volumes/create", {"Name": "taken", "Driver": "nope"})
+    bound = {"Image": "busybox", "HostConfig": {"Binds": ["taken:/x"], "VolumeDriver": "nope"}}
+    created = daemon.request("POST", "/containers/create", bound)
+    assert {(each.status, each.message) for each in (made, created)} == {(404, words)}
+    assert daemon.request("DELETE", "/volumes/taken").status == 204

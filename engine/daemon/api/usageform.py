@@ -5,11 +5,11 @@ answer was four lists. Since 1.52 each kind has its sums and its list, and a cli
 alone, with `verbose`, gets both.
 """
 
-from engine.daemon.api import versions
 from engine.daemon.api.versions import Version
 from engine.daemon.jsontext import Object
 
 _SUMS_SINCE = (1, 52)
+_VIRTUAL_SIZE_UNTIL = (1, 44)
 # kind → the key of its list (until 1.51), the key of its sums (since 1.52)
 _NAMES = {
     "image": ("Images", "ImageUsage"),
@@ -40,8 +40,6 @@ def shown(version: Version, usage: dict[str, Object], verbose: bool) -> Object:
 
 
 def _items(version: Version, items: list[Object]) -> list[Object]:
-    """The entries of a list. Of images, older clients were told the number of containers here alone."""
-    return [
-        {**versions.image(version, item), "Containers": item["Containers"]} if "RepoTags" in item else item
-        for item in items
-    ]
+    """The entries of a list; those of images had one field more."""
+    older = version < _VIRTUAL_SIZE_UNTIL
+    return [{**item, "VirtualSize": item["Size"]} if older and "RepoTags" in item else item for item in items]

@@ -1,7 +1,7 @@
 """Compile the filters of the container listing, given as names and values, into functions that test a container.
 
 Runs in the daemon's request threads. One row of `FILTERS` is one filter of the API. A container passes a filter with
-several values if any of them fits; but of the values of `label` all must fit.
+several values if any of them fits; but of the values of `label` and `annotation` all must fit.
 """
 
 from collections.abc import Callable
@@ -43,14 +43,14 @@ def _bad_value(name: str, value: str, what: str, allowed: tuple[str, ...]) -> In
     )
 
 
-def _by_pattern(text: Callable[[Container], tuple[str, ...]]) -> Compile:
-    """A filter whose values are regular expressions, searched for anywhere in the container's texts."""
+def _id(engine: ContainerParts, values: tuple[str, ...]) -> Match:
+    ids = {engine.containers.whole_id(value) for value in values}
+    return lambda container, _state: container.id in ids
 
-    def compile_values(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
-        passes = matcher(values)
-        return lambda container, _state: any(map(passes, text(container)))
 
-    return compile_values
+def _name(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
+    passes = matcher(values)  # regular expressions, searched for anywhere in the name
+    return lambda container, _state: passes(container.name) or passes(f"/{container.name}")
 
 
 def _status(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
@@ -77,14 +77,19 @@ def _exited(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
     return lambda _container, state: state.status == "exited" and state.exit_code in codes
 
 
-def _label(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
-    wanted = [value.partition("=") for value in values]
+def _by_pairs(pairs: Callable[[Container], dict[str, str] | None]) -> Compile:
+    """A filter whose values are names of labels or annotations, or `name=value`."""
 
-    def match(container: Container, _state: State) -> bool:
-        labels = container.config["Labels"] or {}
-        return all(name in labels and (not equals or labels[name] == value) for name, equals, value in wanted)
+    def compile_values(_engine: ContainerParts, values: tuple[str, ...]) -> Match:
+        wanted = [value.partition("=") for value in values]
 
-    return match
+        def match(container: Container, _state: State) -> bool:
+            found = pairs(container) or {}
+            return all(name in found and (not equals or found[name] == value) for name, equals, value in wanted)
+
+        return match
+
+    return compile_values
 
 
 def _ancestor(engine: ContainerParts, values: tuple[str, ...]) -> Match:
@@ -185,15 +190,16 @@ def _bad_port(name: str, value: str, problem: str) -> Invalid:
 
 FILTERS: dict[str, Compile] = {
     "ancestor": _ancestor,
+    "annotation": _by_pairs(lambda container: container.host_config["Annotations"]),
     "before": _before,
     "exited": _exited,
     "expose": _by_port("expose", lambda port, _published: {port[0]}),
     "health": _health,
-    "id": _by_pattern(lambda container: (container.id,)),
+    "id": _id,
     "is-task": _is_task,
     "isolation": _isolation,
-    "label": _label,
-    "name": _by_pattern(lambda container: (container.name, f"/{container.name}")),
+    "label": _by_pairs(lambda container: container.config["Labels"]),
+    "name": _name,
     "network": _network,
     "publish": _by_port("publish", lambda _port, published: {each.host_port for each in published}),
     "since": _since,

@@ -5,6 +5,7 @@ the disk: `create` and `remove` keep the database in step with it.
 """
 
 import bisect
+import contextlib
 from collections.abc import Callable, Iterable
 
 from engine.daemon import locks
@@ -92,6 +93,13 @@ class Roster:
         if len(matches) > 1:
             raise Invalid(f"multiple IDs found with provided prefix: {prefix}")
         return self._by_id[matches[0]] if matches else None
+
+    def whole_id(self, prefix: str) -> str:
+        """The only id that begins so; empty where none does, or several."""
+        with self._lock, contextlib.suppress(Invalid):
+            found = self._by_id.get(prefix) or self._by_prefix(prefix)
+            return found.id if found is not None else ""
+        return ""
 
     def all(self) -> list[Container]:
         """Every container, newest first."""

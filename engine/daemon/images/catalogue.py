@@ -45,6 +45,8 @@ def _as_platform(here: list[Image], ref: str, platform_text: str) -> Image:
     wanted = platform.parse(platform_text)
     image = platform.best(here, wanted, strict=True)
     if image is None:
+        tagged = f"{ref}:latest"
+        ref = tagged if any(tagged in each.repo_tags for each in here) else ref
         raise NotFound(f"image with reference {ref} was found but does not provide the specified platform ({wanted})")
     return image
 

@@ -14,6 +14,7 @@ from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
 from engine.errors import Invalid
+from engine.literals import quoted
 from engine.regex import regex
 
 # Machine name of uname(2), or another common name → architecture and variant.
@@ -43,7 +44,10 @@ _ALSO_RUNS = {
 }
 # Variants that mean the same as none: the same platform is written with and without them.
 _PLAIN_VARIANTS = {("arm64", "v8"), ("arm64", "8"), ("amd64", "v1")}
-_PART = regex(r"[A-Za-z0-9_.-]+")
+_PART, _PART_IS = regex(r"[A-Za-z0-9_.-]+"), "^[A-Za-z0-9_.-]+$"
+# An OS may have a version and features, as `windows(10.0)`: they choose among images of Windows alone.
+_OS_IS = r"^([A-Za-z0-9_-]+)(?:\(([A-Za-z0-9_.%-]*)((?:\+[A-Za-z0-9_.%-]+)*)\))?$"
+_OS = regex(_OS_IS.removesuffix("$"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +82,30 @@ def host() -> Platform:
 
 def parse(text: str) -> Platform:
     """The platform that a client wrote: `linux/arm64`, `arm64`, `linux`, `linux/arm/v6`. Raises Invalid."""
-    parts = text.split("/")
-    if not 1 <= len(parts) <= 3 or not all(_PART.fullmatch(part) for part in parts):
-        raise Invalid(f'"{text}": invalid platform specifier from "{text}": invalid argument')
-    if len(parts) > 1:
-        return _normal(parts[0], parts[1], parts[2] if len(parts) > 2 else "")
-    if _system(parts[0]) in ("linux", "windows", "darwin", "freebsd"):
-        return _normal(parts[0], host().architecture, host().variant)
-    if parts[0].lower() in _ARCHITECTURES or parts[0].lower() in {known for known, _ in _ARCHITECTURES.values()}:
-        return _normal("linux", parts[0], "")
-    raise Invalid(f'"{text}": unknown operating system or architecture: invalid argument')
+    system, *parts = text.split("/", 3)
+    known = _OS.fullmatch(system)
+    if "*" in text:
+        raise _refused(f"{quoted(text)}: wildcards not yet supported")
+    if known is None:
+        what = f"{quoted(system)} is an invalid OS component of {quoted(text)}: OSAndVersion"
+        raise _refused(f"{what} specifier component must match {quoted(_OS_IS)}")
+    for part in parts:
+        if not _PART.fullmatch(part):
+            what = f"{quoted(part)} is an invalid component of {quoted(text)}: platform"
+            raise _refused(f"{what} specifier component must match {quoted(_PART_IS)}")
+    if len(parts) > 2:
+        raise _refused(f"{quoted(text)}: cannot parse platform specifier")
+    if parts:
+        return _normal(known[1], *parts, *[""] * (2 - len(parts)))
+    if _system(known[1]) in ("linux", "windows", "darwin", "freebsd"):
+        return _normal(known[1], host().architecture, host().variant)
+    if system.lower() in _ARCHITECTURES or system.lower() in {known for known, _ in _ARCHITECTURES.values()}:
+        return _normal("linux", system, "")
+    raise _refused(f"{quoted(text)}: unknown operating system or architecture")
+
+
+def _refused(why: str) -> Invalid:
+    return Invalid(f"{why}: invalid argument")
 
 
 def from_json(text: str) -> Platform:

@@ -6,6 +6,7 @@ of an NFS server. It mounts nothing: init mounts the result inside the container
 
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
+from engine.literals import size
 from engine.sandbox.mounts import FLAGS
 
 _NEEDS = {"device": ("type",), "type": ("device",), "o": ("device", "type")}
@@ -23,7 +24,6 @@ _NEGATED = {
     "nostrictatime": "strictatime",
 }
 _NETWORK_KINDS = frozenset({"nfs", "nfs4", "cifs"})
-_NO_SIZES = frozenset({"", "0"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ def check(options: dict[str, str] | None) -> None:
     for name in sorted(options):
         if name not in _KNOWN:
             raise Invalid(f'invalid option: "{name}"')
+    if "size" in options and size(options["size"], thousand=1024):
+        raise Invalid("quota size requested but no quota support")
     for name, needed in _NEEDS.items():
         for other in needed if name in options else ():
             if other not in options:
                 raise Invalid(f'missing required option: "{other}"')
-    if options.get("size", "") not in _NO_SIZES:
-        raise Invalid("quota size requested but no quota support")
 
 
 def mounting(options: dict[str, str] | None) -> Mounting | None:

@@ -123,10 +123,17 @@ class Drivers:
         self.get(driver).call("VolumeDriver.Unmount", {"Name": name, "ID": identity}, _SHORT_SECONDS)
 
 
-def create(drivers: Drivers | None, driver: str, name: str, options: dict[str, str] | None) -> Volume:
-    """A volume that the driver has made, or had already. Raises NotFound for the driver, SystemFailure."""
+def check(drivers: Drivers | None, driver: str) -> Drivers:
+    """The drivers. Raises NotFound where this one is not among them, SystemFailure where it cannot be used."""
     if drivers is None:
         raise NotFound(f'error looking up volume plugin {driver}: plugin "{driver}" not found')
+    drivers.get(driver)
+    return drivers
+
+
+def create(drivers: Drivers | None, driver: str, name: str, options: dict[str, str] | None) -> Volume:
+    """A volume that the driver has made, or had already. Raises NotFound for the driver, SystemFailure."""
+    drivers = check(drivers, driver)
     seen = drivers.create(driver, name, options)
     return _shown(Volume(name, driver, None, options, 0, ""), seen, drivers.scope(driver))
 

@@ -160,10 +160,14 @@ class Volumes:
     def _create_remote(
         self, name: str, driver: str, options: dict[str, str] | None, labels: dict[str, str] | None, user: str
     ) -> Volume:
-        with self._lock:
-            _check_driver(self._volumes.get(name), name, driver)
         try:
+            if driver != DRIVER:  # a driver that does not exist is told before a name that is taken
+                outsourced.check(self.drivers, driver)
+            with self._lock:
+                _check_driver(self._volumes.get(name), name, driver)
             made = outsourced.create(self.drivers, driver, name, options)
+        except Conflict:
+            raise
         except EngineError as error:
             raise type(error)(f"create {name}: {error}") from error
         with self._lock:

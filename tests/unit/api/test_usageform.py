@@ -26,5 +26,5 @@ def test_older_clients_see_four_lists():
     shown = usageform.shown((1, 51), USAGE, verbose=False)
     assert list(shown) == ["LayersSize", "Images", "Volumes"]
     assert shown["Images"][0]["Containers"] == 2 and shown == usageform.shown((1, 51), USAGE, verbose=True)
-    assert "Descriptor" not in usageform.shown((1, 47), USAGE, verbose=False)["Images"][0]
+    assert usageform.shown((1, 43), USAGE, verbose=False)["Images"] == [{**IMAGE, "VirtualSize": 9}]
     assert usageform.shown((1, 41), WHOLE, verbose=False).keys() == {*shown, "Containers", "BuildCache"}

@@ -27,16 +27,37 @@ def entries(*names: str) -> list[dict]:
         ("linux/arm", "linux/arm/v7"),
         ("linux/arm/v6", "linux/arm/v6"),
         ("Linux/AMD64", "linux/amd64"),
+        ("windows(10.0.17763+win32k)/amd64", "windows/amd64"),
     ],
 )
 def test_a_platform_has_one_form(text, shown):
     assert str(platform.parse(text)) == shown
 
 
-@pytest.mark.parametrize("text", ["", "a/b/c/d", "linux/", "/", "nonsense", "lin ux/amd64"])
-def test_what_is_no_platform_is_refused(text):
-    with pytest.raises(Invalid):
+OS_IS = "OSAndVersion specifier component must match "
+OS_IS += r'"^([A-Za-z0-9_-]+)(?:\\(([A-Za-z0-9_.%-]*)((?:\\+[A-Za-z0-9_.%-]+)*)\\))?$"'
+PART_IS = 'platform specifier component must match "^[A-Za-z0-9_.-]+$"'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", f'"" is an invalid OS component of "": {OS_IS}'),
+        ("/", f'"" is an invalid OS component of "/": {OS_IS}'),
+        ("lin ux/amd64", f'"lin ux" is an invalid OS component of "lin ux/amd64": {OS_IS}'),
+        ("linux(/amd64", f'"linux(" is an invalid OS component of "linux(/amd64": {OS_IS}'),
+        ("linux/", f'"" is an invalid component of "linux/": {PART_IS}'),
+        ("a/b/c/d/e", f'"d/e" is an invalid component of "a/b/c/d/e": {PART_IS}'),
+        ('linux/"', rf'"\"" is an invalid component of "linux/\"": {PART_IS}'),
+        ("a/b/c/d", '"a/b/c/d": cannot parse platform specifier'),
+        ("linux/*", '"linux/*": wildcards not yet supported'),
+        ("nonsense", '"nonsense": unknown operating system or architecture'),
+    ],
+)
+def test_what_is_no_platform_is_refused_in_containerds_words(text, words):
+    with pytest.raises(Invalid) as refused:
         platform.parse(text)
+    assert str(refused.value) == f"{words}: invalid argument"
 
 
 @pytest.mark.parametrize(
