@@ -43,7 +43,7 @@ def registry():
 def test_a_token_server_gives_an_identity_token(registry: FakeRegistry):
     assert check_login(registry.address, PASSWORD, ()) == "kept"
     (asked,) = [path for _, path, _ in registry.asked if path.startswith("/token")]
-    assert asked == "/token?service=s&offline_token=true&client_id=engine&account=u"
+    assert asked == "/token?account=u&client_id=engine&offline_token=true&service=s"
 
 
 def test_the_identity_token_logs_in_again(registry: FakeRegistry):

@@ -6,6 +6,7 @@ RFC 9110 11 (challenges), RFC 7617 (Basic), distribution's token specification (
 """
 
 import base64
+import http.client
 import re
 import threading
 import urllib.parse
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass
-from engine.errors import EngineError, Forbidden, Invalid, SystemFailure, Unauthorized
+from engine.errors import EngineError, Forbidden, Invalid, NotBuilt, SystemFailure, Unauthorized, Unavailable
 
 _CLIENT = "engine"
 TOKEN = "token function"
@@ -29,6 +30,58 @@ _PARAMETER = re.compile(r'([A-Za-z_-]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 class TokenRefused(Unauthorized):
     """A token server has refused the credentials and said why; nothing is to be added to its words."""
+
+
+class RegistryFailure(SystemFailure):
+    """What a registry has said of itself, and no more than that; nothing is to be added to its words."""
+
+
+class UnexpectedStatus(EngineError):
+    """An answer with a status that means nothing here. opinion: what dockerd says of its body before all else"""
+
+    def __init__(self, text: str, body: object = None) -> None:
+        super().__init__(text)
+        self.opinion = "error from registry" if isinstance(body, dict) and body else "unknown"
+
+
+class UnexpectedRefusal(UnexpectedStatus, Unauthorized):
+    """An unexpected status that refuses the credentials."""
+
+
+class UnexpectedFailure(UnexpectedStatus, SystemFailure):
+    """An unexpected status of another kind."""
+
+
+# Code of an error in a registry's document → the kind of failure, and the message that says no more than the code.
+_CODES: dict[str, tuple[type[EngineError], str]] = {
+    "UNAUTHORIZED": (TokenRefused, "authentication required"),
+    "DENIED": (Forbidden, "requested access to the resource is denied"),
+    "UNSUPPORTED": (NotBuilt, "The operation is unsupported."),
+    "UNAVAILABLE": (Unavailable, "service unavailable"),
+    "TOOMANYREQUESTS": (RegistryFailure, "too many requests"),
+}
+
+
+OWN_WORDS = (RegistryFailure, *{kind for kind, _ in _CODES.values()})
+"""The kinds of what `registry_errors` makes."""
+
+
+def registry_errors(document: object) -> EngineError | None:
+    """What dockerd makes of the errors in a registry's document; None for a document without any."""
+    errors = document.get("errors") if isinstance(document, dict) else None
+    found = [each for each in errors if isinstance(each, dict)] if isinstance(errors, list) else []
+    kinds, lines = list[type[EngineError]](), list[str]()
+    for each in found:
+        code, message, detail = each.get("code"), each.get("message"), each.get("detail")
+        code = code if isinstance(code, str) else ""
+        kind, usual = _CODES.get(code, (RegistryFailure, "unknown error"))
+        if message in (None, "", usual) and detail is None:
+            kinds.append(RegistryFailure)  # dockerd knows no such kind, and says the code twice
+            lines += [code.lower() if code in _CODES else "unknown"] * 2
+        else:
+            kinds.append(kind)
+            lines.append(f"{message or usual} - {detail}" if isinstance(detail, str) else str(message or usual))
+    return kinds[0]("error from registry: " + "\n".join(lines)) if kinds else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +234,20 @@ def _bearer(authorizer: Authorizer, parameters: dict[str, str]) -> str:
             return f"Bearer {given}"
     if credentials.identity_token:
         form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": _CLIENT}
+        asked_of = f"POST request to {realm}"
         status, document = authorizer.fetch(realm, {}, form | asked)
     else:
         if authorizer.offline:
             asked |= {"offline_token": "true", "client_id": _CLIENT, "account": credentials.username}
         headers = {"Authorization": _basic_header(credentials)} if credentials.username else {}
         mark = "&" if "?" in realm else "?"
+        asked_of = f"GET request to {realm}{mark}{_query(asked)}"
         status, document = authorizer.fetch(realm + mark + _query(asked), headers, None)
     token = document.get("token") or document.get("access_token")
     if status != 200 or not isinstance(token, str) or not _is_token(token):
         if authorizer.offline:  # a login, whose caller tells where it was tried
             raise Unauthorized(f"authorization failed: the token server answered {status}{_reason(document)}")
-        raise _refusal(status, document, realm, "oauth" if credentials.username else "anonymous")
+        raise _refusal(status, document, asked_of, "oauth" if credentials.username else "anonymous")
     kept = document.get("refresh_token") or credentials.identity_token
     authorizer.identity_token = kept if authorizer.offline and isinstance(kept, str) else ""
     return f"Bearer {token}"
@@ -210,25 +265,25 @@ def _union(*scopes: str) -> str:
 def _query(asked: dict[str, str]) -> str:
     """The query of a token URL; each scope is a parameter of its own."""
     scopes = [("scope", scope) for scope in asked.get("scope", "").split()]
-    return urllib.parse.urlencode([*((name, value) for name, value in asked.items() if name != "scope"), *scopes])
+    others = [(name, value) for name, value in asked.items() if name != "scope"]
+    return urllib.parse.urlencode(sorted([*others, *scopes], key=lambda pair: pair[0]))
 
 
-def _refusal(status: int, document: Object, realm: str, kind: str) -> EngineError:
+def _refusal(status: int, document: Object, asked_of: str, kind: str) -> EngineError:
     """What dockerd says where a token server gives no token: the server's own words, if it has any."""
+    if status != 200 and (said := registry_errors(document)) is not None:
+        return said
     details = document.get("details")
-    if document.get("errors"):
-        said = f"error from registry: {_reason(document).removeprefix(': ')}"
-        return TokenRefused(said) if status == 401 else Forbidden(said)
     if isinstance(details, str) and details and status in (401, 403):
         return (
             TokenRefused(f"authentication required - {details}") if status == 401 else Forbidden(f"denied - {details}")
         )
-    if status in (401, 403):
-        return Unauthorized(f"authorization failed: the token server answered {status}{_reason(document)}")
-    why = f"unexpected status from request to {realm}: {status}{_reason(document)}"
+    failed = f"failed to authorize: failed to fetch {kind} token"
     if status == 200:
-        why = "authorization server did not include a token in the response"
-    return SystemFailure(f"failed to authorize: failed to fetch {kind} token: {why}")
+        return SystemFailure(f"{failed}: authorization server did not include a token in the response")
+    why = f"unexpected status from {asked_of}: {status} {http.client.responses.get(status, '')}"
+    kind_of = UnexpectedRefusal if status in (401, 403) else UnexpectedFailure
+    return kind_of(f"{failed}: {why.rstrip()}", document)
 
 
 def _reason(document: Object) -> str:

@@ -13,9 +13,16 @@ from collections.abc import Iterator
 from engine.daemon import busy, jsontext
 from engine.daemon.images import image as documents
 from engine.daemon.images.content import digest_of
-from engine.daemon.images.reference import Reference
+from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.registry.answer import Answer
-from engine.daemon.images.registry.auth import Authorizer, Credentials, parse_challenges
+from engine.daemon.images.registry.auth import (
+    SCHEMES,
+    Authorizer,
+    Credentials,
+    UnexpectedFailure,
+    parse_challenges,
+    registry_errors,
+)
 from engine.daemon.images.registry.transport import (
     ConnectFailure,
     Origin,
@@ -28,6 +35,7 @@ from engine.daemon.images.registry.transport import (
 )
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
+from engine.literals import quoted
 
 _OFFICIAL = "docker.io"
 _OFFICIAL_HOST = "registry-1.docker.io"
@@ -99,9 +107,38 @@ class Registry:
             self.transport.drop(origin)
 
     def resolve(self, reference: str) -> str:
-        """The digest that a tag (or digest) points at, empty where the registry does not say it. Raises NotFound."""
-        with self._ask("HEAD", f"manifests/{reference}", {"Accept": _ACCEPT}) as answer:
-            return answer.headers.get("Docker-Content-Digest", "")
+        """The digest that a tag (or digest) points at, empty where the registry does not say it.
+
+        Raises NotFound, and what dockerd makes of any other answer.
+        """
+        path, headers = f"/v2/{self.repository}/manifests/{reference}", {"Accept": _ACCEPT}
+        answer, origin = self._answered("HEAD", path, headers)
+        if not answer.isclosed():
+            self.transport.drop(origin)
+        if answer.status == 404:
+            raise NotFound("not found")
+        if answer.status >= 400:
+            raise self._unexpected(answer, path, headers)
+        digest = answer.headers.get("Docker-Content-Digest", "")
+        try:
+            if digest:
+                check_digest(digest)
+        except Invalid as error:
+            raise SystemFailure(f"{quoted(digest)} in header not a valid digest: {error}") from error
+        return digest
+
+    def _unexpected(self, answer: Answer, path: str, headers: dict[str, str]) -> EngineError:
+        """What to say of an answer to HEAD. It has no body, so where it forbids, GET is asked for the reasons."""
+        body: object = None
+        if answer.status == 403:
+            again, origin = self._answered("GET", path, headers)
+            data = read_body(again, _LONGEST_ERROR)
+            self.transport.drop(origin)
+            with contextlib.suppress(Invalid):
+                body = jsontext.parse(data, "error")
+        url = f"{self.origin.scheme}://{self.origin.netloc}{path}"
+        text = f"unexpected status from HEAD request to {url}: {answer.status} {answer.reason}"
+        return registry_errors(body) or UnexpectedFailure(text, body)
 
     def manifest(self, reference: str) -> tuple[bytes, str]:
         """Bytes and media type of a manifest or index. Bytes that were requested by a sha256 digest have that digest.
@@ -168,6 +205,8 @@ class Registry:
             if answer.status != 401 or origin != self.origin:
                 return answer, origin
             challenges = parse_challenges(answer.headers.get("WWW-Authenticate", ""))
+            if not any(challenge.scheme in SCHEMES for challenge in challenges):
+                return answer, origin
             read_body(answer, _LONGEST_ERROR)
             self.transport.drop(origin)
             self._authorizer.answer(challenges, sent)

@@ -17,7 +17,7 @@ from engine.daemon.images.content import digest_of
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference, check_digest
 from engine.daemon.images.registry import download
-from engine.daemon.images.registry.auth import TokenRefused
+from engine.daemon.images.registry.auth import OWN_WORDS, UnexpectedStatus
 from engine.daemon.images.registry.fetching import Pace, fetch_layers
 from engine.daemon.images.registry.reads import Registry, registries, uncommitted
 from engine.daemon.images.registry.report import Progress, Report
@@ -26,7 +26,7 @@ from engine.daemon.jsontext import Object
 from engine.daemon.measured import timed
 from engine.daemon.store import blobsources
 from engine.daemon.tar.space import NoSpace
-from engine.errors import EngineError, Forbidden, Invalid, NotFound, SystemFailure, Unauthorized
+from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -144,8 +144,10 @@ def first(
 def _unresolved(reference: Reference, error: EngineError, what: str) -> EngineError:
     """The error for a reference that no endpoint has resolved, in the words of dockerd (transcript 220)."""
     text = f'{what} "{reference.canonical}": '
-    if isinstance(error, TokenRefused | Forbidden):
+    if isinstance(error, OWN_WORDS):
         return error
+    if isinstance(error, UnexpectedStatus):
+        return SystemFailure(f"{error.opinion}: {text}{error}")
     if isinstance(error, NotFound):
         return NotFound(f"{text}{reference.canonical}: not found")
     if isinstance(error, Unauthorized) and "no basic auth credentials" not in str(error):

@@ -8,12 +8,16 @@ from engine.daemon.images.registry.auth import (
     SCHEMES,
     Authorizer,
     Credentials,
+    RegistryFailure,
     TokenRefused,
+    UnexpectedFailure,
+    UnexpectedRefusal,
     chosen,
     parse_challenges,
 )
-from engine.errors import Forbidden, Invalid, SystemFailure, Unauthorized
+from engine.errors import Forbidden, Invalid, SystemFailure, Unauthorized, Unavailable
 
+FROM_REGISTRY = "error from registry: "
 BEARER = 'Bearer realm="https://auth/token",service="reg, istry",scope="repository:a/b:pull"'
 
 
@@ -65,7 +69,7 @@ def test_bearer_asks_the_token_server_with_the_pair():
     made = authorizer(Credentials("u", "p"), asked=asked)
     made.answer(parse_challenges(BEARER), "")
     ((url, headers, form),) = asked
-    assert url == "https://auth/token?service=reg%2C+istry&scope=repository%3Aa%2Fb%3Apull"
+    assert url == "https://auth/token?scope=repository%3Aa%2Fb%3Apull&service=reg%2C+istry"
     assert headers["Authorization"].startswith("Basic ")
     assert (form, made.header) == (None, "Bearer t0k")
 
@@ -134,12 +138,25 @@ def test_what_no_header_can_hold_is_no_token(token):
         ((401, {"details": "bad user"}), TokenRefused, "authentication required - bad user"),
         ((403, {"details": "bad user"}), Forbidden, "denied - bad user"),
         ((404, {"errors": [{"code": "DENIED", "message": "no way"}]}), Forbidden, "error from registry: no way"),
-        ((401, {}), Unauthorized, "authorization failed: the token server answered 401"),
+        ((401, {"errors": [{"code": "X", "message": "a", "detail": "b"}]}), RegistryFailure, f"{FROM_REGISTRY}a - b"),
+        ((403, {"errors": [{"code": "DENIED"}]}), RegistryFailure, f"{FROM_REGISTRY}denied\ndenied"),
         (
-            (500, {}),
-            SystemFailure,
-            "failed to authorize: failed to fetch oauth token: unexpected status from request to https://auth/token:"
-            " 500",
+            (503, {"errors": [{"code": "UNAVAILABLE", "message": "m"}, {"code": "Y", "message": "n"}]}),
+            Unavailable,
+            f"{FROM_REGISTRY}m\nn",
+        ),
+        *(
+            (
+                (status, {}),
+                kind,
+                "failed to authorize: failed to fetch oauth token: unexpected status from GET request to "
+                f"https://auth/token?scope=repository%3Aa%2Fb%3Apull&service=reg%2C+istry: {status} {phrase}",
+            )
+            for status, phrase, kind in (
+                (401, "Unauthorized", UnexpectedRefusal),
+                (403, "Forbidden", UnexpectedRefusal),
+                (500, "Internal Server Error", UnexpectedFailure),
+            )
         ),
     ],
 )
@@ -154,7 +171,7 @@ def test_a_realm_that_is_no_url_is_for_who_fetches_to_refuse():
     asked = []
     one = authorizer(Credentials(), asked=asked)
     one.answer(parse_challenges('Bearer realm="http://[",service="x"'), "")
-    assert asked[0][0].startswith("http://[?service=x&scope=")
+    assert asked[0][0].startswith("http://[?scope=")
 
 
 def test_the_credentials_of_a_registry_are_found_by_host_and_by_url() -> None:

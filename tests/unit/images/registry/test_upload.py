@@ -367,7 +367,7 @@ def test_a_token_that_ends_in_the_middle_is_renewed(shelf, content):
     send(shelf, content, {"username": "u", "password": "p"}, sources=("c/d",))
     asked = [path for path in (path for _, path, _ in shelf.asked) if path.startswith("/token")]
     # What we are going to do, not only what this one request takes.
-    assert asked[0] == "/token?service=s&scope=repository%3Aa%2Fb%3Apull%2Cpush&scope=repository%3Ac%2Fd%3Apull"
+    assert asked[0] == "/token?scope=repository%3Aa%2Fb%3Apull%2Cpush&scope=repository%3Ac%2Fd%3Apull&service=s"
     assert 2 <= len(asked) <= 4
     basic = base64.b64encode(b"u:p").decode()
     assert next(headers for _, path, headers in shelf.asked if path in asked)["authorization"] == f"Basic {basic}"
