@@ -13,7 +13,13 @@ from collections.abc import Callable
 
 from engine.annotating import Any
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
 from engine.regex import regex
+
+if TYPE_CHECKING:  # loaded by the first text that is no JSON
+    from engine.daemon import jsonerror
+else:
+    jsonerror = late("engine.daemon.jsonerror")
 
 Object = dict[str, Any]
 """A JSON object whose members are looked up by name; a schema, or the code that made it, says which ones it has."""
@@ -21,6 +27,7 @@ Object = dict[str, Any]
 DEEPEST = 100
 # A value takes 50 bytes and more in memory, but its text may take two: a small document must not become a large object.
 MOST_VALUES = 200_000
+_ENDS, _NO_END = ("EOF", "unexpected EOF"), "unexpected end of JSON input"  # of a stream, and of a text
 _FEWEST_PAST_64_BITS = 20  # characters: 20 digits, or 19 and a sign; a shorter number fits into 64 bits
 _LOWEST = -(1 << 63)  # of 64 bits; as long as that are numbers below it too
 # Matches a string, whose brackets do not count, or a bracket. A string without an end counts to the last byte:
@@ -29,16 +36,21 @@ _TOKEN = regex(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 def parse(data: bytes | str, what: str) -> object:
-    """The value in `data` (JSON in UTF-8); raises Invalid, whose text names `what`."""
+    """The value in `data` (JSON in UTF-8); raises Invalid in the words of Go's json.Unmarshal.
+
+    what: the text of the error names it; empty: that is the reason alone
+    """
+    said = f"invalid {what}: " if what else ""
     try:
         text = data if isinstance(data, str) else data.decode()
         if deeper_than(DEEPEST, text):
-            raise Invalid(f"invalid {what}: nested too deeply")
+            raise Invalid(f"{said}nested too deeply")
         if text.count(",") + text.count("[") + text.count("{") > MOST_VALUES:
-            raise Invalid(f"invalid {what}: more than {MOST_VALUES} values")
+            raise Invalid(f"{said}more than {MOST_VALUES} values")
         value = json.loads(text, parse_int=_integer, parse_float=_finite, parse_constant=_refuse)
     except ValueError as error:
-        raise Invalid(f"invalid {what}: {error}") from error
+        why = jsonerror.explain(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"))
+        raise Invalid(f"{said}{_NO_END if why in _ENDS else why or error}") from error
     return whole_characters(value) if "\\u" in text else value
 
 

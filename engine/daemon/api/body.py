@@ -20,9 +20,9 @@ from engine.literals import integer
 from engine.regex import regex
 
 if TYPE_CHECKING:  # loaded by the first body that is no JSON
-    from engine.daemon.api import jsonerror
+    from engine.daemon import jsonerror
 else:
-    jsonerror = late("engine.daemon.api.jsonerror")
+    jsonerror = late("engine.daemon.jsonerror")
 
 # Every level of nesting is a C call of the decoder, and a thread's stack is small (see `runtime.worker.STACK_SIZE`).
 DEPTH_LIMIT = 200

@@ -26,7 +26,7 @@ def takes_kinds(version: Version) -> bool:
 
 def shown(version: Version, usage: dict[str, Object], verbose: bool) -> Object:
     """The usage that `diskusage.measure` returned, as a client of this version is to see it."""
-    answer = {}
+    answer: Object = {}
     if version < _SUMS_SINCE or not verbose:
         answer = {name: _items(version, usage[kind]["Items"]) for kind, (name, _) in _NAMES.items() if kind in usage}
         if size := usage.get("image", {}).get("TotalSize"):

@@ -111,12 +111,14 @@ def _refused(why: str) -> Invalid:
 def from_json(text: str) -> Platform:
     """The platform in an OCI platform object in JSON, which newer API parameters use. Raises Invalid."""
     try:
-        document = jsontext.parse(text, "platform")
+        document = jsontext.parse(text, "")
     except Invalid as error:
         raise Invalid(f"failed to parse platform: {error}") from error
     parts = [document.get(key) or "" for key in ("os", "architecture", "variant")] if isinstance(document, dict) else []
     if not parts or not all(isinstance(part, str) for part in parts):
         raise Invalid("failed to parse platform: an object of strings is expected")
+    if parts[2] and not (parts[0] or parts[1]):
+        raise Invalid("optional platform fields provided, but OS and Architecture are missing")
     if not (parts[0] and parts[1]):
         raise Invalid("both OS and Architecture must be provided")
     return _normal(*parts)

@@ -91,3 +91,20 @@ def test_a_platform_in_json_is_the_same_one():
 def test_a_wrong_platform_in_json_is_refused(text):
     with pytest.raises(Invalid, match=r"platform|Architecture"):
         platform.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("linux", "failed to parse platform: invalid character 'l' looking for beginning of value"),
+        ("nope", "failed to parse platform: invalid character 'o' in literal null (expecting 'u')"),
+        ("{", "failed to parse platform: unexpected end of JSON input"),
+        ("{}", "both OS and Architecture must be provided"),
+        ('{"os": "linux"}', "both OS and Architecture must be provided"),
+        ('{"variant": "v8"}', "optional platform fields provided, but OS and Architecture are missing"),
+    ],
+)
+def test_what_is_no_platform_in_json_is_refused_in_gos_words(text, words):
+    with pytest.raises(Invalid) as refused:
+        platform.from_json(text)
+    assert str(refused.value) == words

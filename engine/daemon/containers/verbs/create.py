@@ -147,8 +147,8 @@ def create(
             container.process_label, container.file_label = labels.made(engine, asked)
         unbuilt.refuse(host_config)
         # dockerd has links in its own networks alone; in another it passes over those of HostConfig.
-        linked = bool(host_config["Links"]) and host_config["NetworkMode"] in BUILTIN
-        host_config["Links"] = legacylinks.resolved(engine, host_config["Links"]) if linked else None
+        links = host_config["Links"] if host_config["NetworkMode"] in BUILTIN else None
+        host_config["Links"] = legacylinks.resolved(engine, links) if links else None
         shown = trees.shown if trees else {}
         _mount(engine, container, shown, shallow)
         if trees is None:

@@ -62,7 +62,7 @@ _CODES: dict[str, tuple[type[EngineError], str]] = {
 }
 
 
-OWN_WORDS = (RegistryFailure, *{kind for kind, _ in _CODES.values()})
+OWN_WORDS: tuple[type[EngineError], ...] = tuple({RegistryFailure, *(kind for kind, _ in _CODES.values())})
 """The kinds of what `registry_errors` makes."""
 
 

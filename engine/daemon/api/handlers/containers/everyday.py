@@ -172,6 +172,8 @@ def _wait(engine: DaemonParts, request: Request, waiter: "waiting.Waiter") -> Ge
 
 def logs(engine: DaemonParts, request: Request) -> None:
     """GET /containers/{id}/logs: stream what the log driver has kept, and with `follow` the lines to come."""
+    for name in ("since", "until"):  # what is wrong with them is told before the container is looked for
+        request.query.timestamp(name)
     container = _container(engine, request)
     query = _log_query(engine, container, request)
     reading.check(engine, container, query)

@@ -1,4 +1,4 @@
-"""engine.daemon.api.jsonerror: Go's words for what is wrong with a JSON text."""
+"""engine.daemon.jsonerror: Go's words for what is wrong with a JSON text."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.daemon.api.jsonerror import explain
+from engine.daemon.jsonerror import explain
 
 # What encoding/json says of each, in Go 1.26.
 FAULTS = [
