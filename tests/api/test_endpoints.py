@@ -113,7 +113,7 @@ def test_a_mac_address_that_was_asked_for_is_configuration_for_older_clients(
 
 def test_the_names_of_a_container_that_does_not_run_are_shown(daemon: Daemon, red: str) -> None:
     """Of one that has ended, and of one that was connected since its creation; the creation itself gives it none."""
-    own = {"Aliases": ["web"], "MacAddress": "02:42:ac:11:00:98"}
+    own = {"Aliases": ["web"], "MacAddress": "02:42:ac:11:00:98", "IPAMConfig": {"IPv4Address": f"{RED}.78"}}
     with container(daemon, begin=False, **on("red"), **endpoints(red=own)) as one:
         short = daemon.inspect(one)["Id"][:12]
         created = shown(daemon, one)["red"]
@@ -125,7 +125,8 @@ def test_the_names_of_a_container_that_does_not_run_are_shown(daemon: Daemon, re
         ended = shown(daemon, one)["red"]
         assert (ended["DNSNames"], ended["MacAddress"]) == ([one, "web", short], "")
         (row,) = listed(daemon, name=[one])
-        assert row["NetworkSettings"]["Networks"]["red"] == ended
+        unlisted = dict.fromkeys(("Links", "Aliases", "DriverOpts", "DNSNames"))
+        assert row["NetworkSettings"]["Networks"]["red"] == {**ended, **unlisted}
     with container(daemon, begin=False) as two:
         assert connect(daemon, "red", two, Aliases=["db"]) == (200, "")
         assert shown(daemon, two)["red"]["DNSNames"][:2] == [two, "db"]
@@ -416,7 +417,7 @@ def test_the_list_finds_containers_by_their_networks(daemon: Daemon, red: str, b
             assert [each["Names"] for each in listed(daemon, network=[name])] == [[f"/{found}"]]
             assert [each["Names"] for each in listed(daemon, network=[ids[name]])] == [[f"/{found}"]]
         (row,) = listed(daemon, network=["red"])
-        assert row["NetworkSettings"]["Networks"] == shown(daemon, one)
+        assert row["NetworkSettings"]["Networks"] == {"red": {**shown(daemon, one)["red"], "DNSNames": None}}
         assert row["HostConfig"]["NetworkMode"] == "red"
 
 

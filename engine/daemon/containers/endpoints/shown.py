@@ -47,6 +47,19 @@ def networks(container: Container, state: State, endpoints: list[Endpoint]) -> "
     return {name: _connected(asked, by_network) for name, asked in its_own.items()}
 
 
+def listed(container: Container, state: State, endpoints: list[Endpoint]) -> "dict[str, EndpointSettings]":
+    """The networks as a listing shows them: dockerd's has of the settings the addresses and the priority alone."""
+    return {name: _listed(each) for name, each in networks(container, state, endpoints).items()}
+
+
+def _listed(shown: "EndpointSettings") -> "EndpointSettings":
+    ipam = shown["IPAMConfig"]
+    if ipam is not None:
+        ipam = {**ipam}
+        ipam.pop("LinkLocalIPs", None)
+    return {**shown, "IPAMConfig": ipam, "Links": None, "Aliases": None, "DriverOpts": None, "DNSNames": None}
+
+
 def _with_names(container: Container, name: str, asked: "EndpointSettings") -> "EndpointSettings":
     """The settings with the names that the container has, or would have, in a user-defined network."""
     return asked if name in BUILTIN else {**asked, "DNSNames": requested.dns_names(container, asked)}

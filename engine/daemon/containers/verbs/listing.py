@@ -182,7 +182,7 @@ def _summary(container: Container, state: State, beside: _Beside, status: str) -
         Status=status,
         HostConfig=shown_host,
         Health=_health(state),
-        NetworkSettings={"Networks": networks.networks(container, state, endpoints)},
+        NetworkSettings={"Networks": networks.listed(container, state, endpoints)},
         Mounts=points.show(container) if container.mounts else [],
     )
     return summary
