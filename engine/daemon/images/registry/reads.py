@@ -277,8 +277,12 @@ class Registry:
         answer = self._sent("POST" if form else "GET", origin, target, {**headers, **kind}, body)
         data = read_body(answer, documents.LARGEST_DOCUMENT)
         try:
-            document = jsontext.parse(data, "answer of the token server")
-        except Invalid:
+            document = jsontext.parse(data, "")
+        except Invalid as error:
+            if answer.status == 200:
+                failed = f"failed to authorize: failed to fetch {'oauth' if form or headers else 'anonymous'} token"
+                why = error if data else "EOF"
+                raise SystemFailure(f"{failed}: unable to decode token response: {why}") from error
             document = {}
         return answer.status, document if isinstance(document, dict) else {}
 

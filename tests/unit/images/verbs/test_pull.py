@@ -210,6 +210,26 @@ def test_an_answer_that_is_unexpected_is_told_in_dockerds_words(store, registry,
     assert str(refused.value) == words.format(text)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"nope", "unable to decode token response: invalid character 'o' in literal null (expecting 'u')"),
+        (b"", "unable to decode token response: EOF"),
+        (b"[]", "authorization server did not include a token in the response"),
+    ],
+)
+def test_a_token_that_cannot_be_read_is_told(store, registry, body, words):
+    challenge = f'Bearer realm="http://{registry.address}/token",service="s"'
+    registry.hook = lambda handler: (
+        answer(handler, 200, body)
+        if handler.path.startswith("/token")
+        else "/manifests/" in handler.path and answer(handler, 401, WWW_Authenticate=challenge)
+    )
+    with pytest.raises(SystemFailure) as refused:
+        pull(store, registry, tag="x")
+    assert str(refused.value).endswith(f": failed to authorize: failed to fetch anonymous token: {words}")
+
+
 def test_a_digest_that_is_none_is_told(store, registry):
     registry.hook = lambda handler: (
         "/manifests/" in handler.path and answer(handler, 200, b"", Docker_Content_Digest="nonsense")
