@@ -7,13 +7,13 @@ off has left is made anew by the next. Nothing is started: the next daemon obeys
 import contextlib
 import json
 import os
-import stat
 from contextlib import AbstractContextManager
 
 from engine.daemon import moments
 from engine.daemon.api import body, schemas
 from engine.daemon.containers import config as completing
 from engine.daemon.containers import files, naming, paths, unbuilt, validate
+from engine.daemon.containers.contents import initlayer
 from engine.daemon.containers.endpoints import legacylinks
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container, State
@@ -92,7 +92,7 @@ class _Work:
             remove_path(where.home)  # of a run that was cut off
         try:
             files.write(where, made)
-            self._own_files(identity, where, document.get("Driver") == _SNAPSHOTTER)
+            self._own_files(made, where, document.get("Driver") == _SNAPSHOTTER)
             self._log(identity, made, where)
             self._target.images.content.flush()
             with self._target.database.transaction(durable=True) as connection:
@@ -154,19 +154,19 @@ class _Work:
                 found.append(f"{self._names[other]}:{alias}")
         return found
 
-    def _own_files(self, identity: str, where: paths.Paths, of_snapshot: bool) -> None:
+    def _own_files(self, made: Container, where: paths.Paths, of_snapshot: bool) -> None:
         if self._target.storage != storage.OVERLAY or self._target.images.userxattr:
             raise Invalid("the files of its own are those of an overlay, and this data root has none")
         os.mkdir(where.work, 0o700)
         os.mkdir(f"{where.upper}.part", 0o755)
         sink = os.open(f"{where.upper}.part", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with self._writable(identity, of_snapshot) as directory:
+            with self._writable(made.id, of_snapshot) as directory:
                 done = clone(directory, sink, linked=False, tell=self._telling.progress)
-            with contextlib.suppress(FileExistsError):
-                os.mknod(".dockerenv", 0o755 | stat.S_IFREG, dir_fd=sink)
         finally:
             os.close(sink)
+        layer_root = self._target.images.layer_root
+        initlayer.fill(f"{where.upper}.part", [os.path.join(layer_root, layer) for layer in made.layers])
         os.rename(f"{where.upper}.part", where.upper)
         self._telling.add(done)
 

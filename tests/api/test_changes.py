@@ -73,6 +73,11 @@ TABLE = {
         [("/tmp", MODIFIED), ("/tmp/d", ADDED), ("/tmp/p", ADDED)],
     ),
     "in what is mounted": ("echo > /dev/shm/x; echo > /dev/x; echo 1 >> /etc/hosts", []),
+    "the places of the engine's mounts": ("readlink /etc/mtab && test -f /.dockerenv && echo >> /etc/hostname", []),
+    "those places in another form": (
+        "echo x > /.dockerenv && ln -sf /x /etc/mtab",
+        [("/.dockerenv", MODIFIED), ("/etc", MODIFIED), ("/etc/mtab", MODIFIED)],
+    ),
     "in a tmpfs": ("echo > /mounted/x", [("/mounted", ADDED)]),
 }
 

@@ -106,10 +106,19 @@ def test_an_export_imported_is_the_same_tree(daemon: Daemon, there: str, contain
 
 
 def test_a_container_that_has_never_run_is_its_image(daemon: Daemon, container: Callable[..., str]) -> None:
+    """With the places on which the first start mounts, as dockerd's init layer has them, and with nothing more."""
     identifier = container("true")
     with exported(daemon, identifier) as archive:
-        names = set(archive.getnames())
-    assert {"bin/busybox", "etc/passwd", "tmp"} <= names and "proc" not in names
+        never = tree(archive)
+    assert {"bin/busybox", "etc/passwd", "tmp", "proc", "sys"} <= set(never)
+    for name in (".dockerenv", "dev/console", "etc/hostname", "etc/hosts", "etc/resolv.conf"):
+        assert (never[name][:4], never[name][-1]) == ((tarfile.REGTYPE, 0o755, 0, 0), b"")
+    assert [never[f"dev/{name}"][:2] for name in ("pts", "shm")] == [(tarfile.DIRTYPE, 0o755)] * 2
+    assert never["etc/mtab"][0] == tarfile.SYMTYPE and never["etc/mtab"][5] == "/proc/mounts"
+    daemon.begin(identifier)
+    daemon.wait(identifier)
+    with exported(daemon, identifier) as archive:
+        assert tree(archive) == never
 
 
 def test_a_container_that_is_not_there_is_not_found(daemon: Daemon) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Protocol, TypeVar
 
 from engine.daemon.containers import paths
+from engine.daemon.containers.contents import initlayer
 from engine.daemon.containers.record import Container
 from engine.daemon.images.layers import merged
 from engine.daemon.images.layers.whiteouts import OPAQUE, WHITEOUT
@@ -36,25 +37,6 @@ _CHUNK = 1 << 20
 # The deepest level of directories, which takes two descriptors a level.
 _DEEPEST = 300
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
-# The places where the engine mounts its own files. The first start makes them where the image has none. dockerd has
-# them in a layer of their own below the container's layer.
-_ENGINES_OWN = frozenset(
-    {
-        "/.dockerenv",
-        "/dev",
-        "/dev/console",
-        "/dev/mqueue",
-        "/dev/pts",
-        "/dev/shm",
-        "/etc",
-        "/etc/hostname",
-        "/etc/hosts",
-        "/etc/mtab",
-        "/etc/resolv.conf",
-        "/proc",
-        "/sys",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +234,7 @@ class _Level:
 
 
 def _walk(
-    upper: int, lower: _Lower | None, overlay: str, whole: bool, own: frozenset[str] = _ENGINES_OWN
+    upper: int, lower: _Lower | None, overlay: str, whole: bool, own: frozenset[str] = initlayer.PATHS
 ) -> Generator[Change, None, None]:
     """The changes below a directory, whose descriptor and whose side of the image are closed at the end.
 
@@ -260,7 +242,7 @@ def _walk(
     thread's stack, and a program in the container decides how deep its directories go.
     overlay: whiteouts are obeyed, and directories with this attribute are opaque; empty for neither
     whole: as in `_Level`
-    own: paths that are no change while they are bare
+    own: those of `initlayer` that are no change while they are as the engine has made them
     """
     levels = [_Level(upper, lower, "", whole, False)]
     try:
@@ -309,16 +291,19 @@ def _kind(
     own: frozenset[str],
 ) -> int | None:
     """The kind of change of a path that exists; None where it has not changed."""
-    if before is None or level.lower is None:
-        return None if shown in own and _is_bare_place(found) else ADDED
-    if _differ(before, found) or (
-        stat.S_ISREG(found.st_mode)
-        and _file_differs(
-            level.lower.place(name), level.upper, name, _looks_doubtful(before, found, bool(overlay) or not own)
-        )
-    ):
-        return MODIFIED
-    return None
+    if before is not None and level.lower is not None:
+        if not _differ(before, found) and not (
+            stat.S_ISREG(found.st_mode)
+            and _file_differs(
+                level.lower.place(name), level.upper, name, _looks_doubtful(before, found, bool(overlay) or not own)
+            )
+        ):
+            return None
+        if shown not in own or stat.S_ISDIR(before.st_mode):
+            return MODIFIED
+    elif shown not in own:
+        return ADDED
+    return None if initlayer.is_as_made(shown, level.upper, name, found) else MODIFIED
 
 
 def _entered(
@@ -360,11 +345,6 @@ def _is_opaque(fd: int, attribute: str) -> bool:
         if error.errno in (errno.ENODATA, errno.ENOTSUP):
             return False
         raise
-
-
-def _is_bare_place(found: os.stat_result) -> bool:
-    """Whether this may be an empty file or a directory that the engine made to mount on."""
-    return stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size == 0)
 
 
 def _differ(before: os.stat_result, now: os.stat_result) -> bool:

@@ -255,7 +255,7 @@ def _read_stopped(
 ) -> T:
     """Run `work` on the files of a stopped container for reading. Runs in a thread of its own."""
     where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
-    if engine.storage != "overlayfs":
+    if not os.path.isdir(where.upper):
         with container.operation:
             _make_root(engine, container)
     _check_there(container)

@@ -3,8 +3,11 @@
 Runs in the daemon's request threads, and only when a client asks for sizes, as it walks directories. It never mounts.
 """
 
+import contextlib
 import functools
+import os
 
+from engine.daemon.containers.contents import initlayer
 from engine.daemon.containers.record import Container
 from engine.kernel import weigh
 
@@ -19,6 +22,9 @@ def measure(container: Container, layer_root: str, root: str, storage: str) -> t
     own = weigh.below(root, weigh.room, directories=True)
     if storage == "copy":
         return max(own - layers, 0), own
+    with contextlib.suppress(FileNotFoundError):  # it has never run
+        # As dockerd's, whose measure has the directory itself, and its places for mounts in another layer.
+        own = max(own + weigh.room(os.stat(root)) - initlayer.room(root), 0)
     return own, own + layers
 
 

@@ -6,11 +6,11 @@ those of `sandbox.spec`.
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterable
 
 from engine.annotating import TypedDict
 from engine.daemon.containers import files, paths
+from engine.daemon.containers.contents import initlayer
 from engine.daemon.containers.mounts import preparing
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
@@ -330,22 +330,17 @@ def make_root(engine: ContentParts, container: Container, where: paths.Paths) ->
 
     `where.upper` appears last and complete: if it exists, nothing is left to be made.
     """
-    if engine.storage == "overlayfs":
+    overlay = engine.storage == "overlayfs"
+    made = f"{where.upper}.part" if overlay else where.work
+    with contextlib.suppress(FileNotFoundError):  # it exists only after an attempt that was cut off
+        remove_path(made)
+    os.mkdir(made, 0o755)
+    if overlay:
         os.makedirs(where.work, 0o700, exist_ok=True)
-        os.mkdir(where.upper, 0o755)
-        _mark(where.upper)
-        return
-    with contextlib.suppress(FileNotFoundError):  # it exists only after a copy that was cut off
-        remove_path(where.work)
-    os.mkdir(where.work, 0o755)
-    engine.images.copy_layers(container.layers, where.work)
-    _mark(where.work)
-    if container.file_label:
-        selinux.relabel(os.path.realpath(where.work), container.file_label)
-    os.rename(where.work, where.upper)
-
-
-def _mark(root: str) -> None:
-    """Make the empty file /.dockerenv, by which programs know that they run in a container of docker's."""
-    with contextlib.suppress(FileExistsError):  # the image was made of such a container
-        os.mknod(os.path.join(root, ".dockerenv"), 0o755 | stat.S_IFREG)
+        initlayer.fill(made, [os.path.join(engine.images.layer_root, layer) for layer in container.layers])
+    else:
+        engine.images.copy_layers(container.layers, made)
+        initlayer.fill(made)
+        if container.file_label:
+            selinux.relabel(os.path.realpath(made), container.file_label)
+    os.rename(made, where.upper)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,7 +38,7 @@ def fill(layers, target):
 
 def test_a_copied_root_is_where_it_is_run_from(where):
     specify.make_root(copying(fill), container(), where)
-    assert sorted(os.listdir(where.upper)) == [".dockerenv", "file"]
+    assert sorted(os.listdir(where.upper)) == [".dockerenv", "dev", "etc", "file", "proc", "sys"]
     assert not os.path.exists(where.work)
 
 
@@ -50,10 +51,17 @@ def test_a_copy_that_was_cut_off_is_begun_anew(where):
         specify.make_root(copying(cut_off), container(), where)
     assert not os.path.exists(where.upper)
     specify.make_root(copying(fill), container(), where)
-    assert sorted(os.listdir(where.upper)) == [".dockerenv", "file"]
+    assert sorted(os.listdir(where.upper)) == [".dockerenv", "dev", "etc", "file", "proc", "sys"]
 
 
-def test_an_overlay_half_made_is_finished(where):
+def test_an_overlay_half_made_is_finished(where, tmp_path):
+    """Also one that was cut off before all places for mounts were in it."""
     os.mkdir(where.work)
-    specify.make_root(Parts(storage="overlayfs"), container(), where)
-    assert os.path.isdir(where.upper)
+    os.makedirs(f"{where.upper}.part/left")
+    (tmp_path / "layer").mkdir()
+    images = SimpleNamespace(layer_root=str(tmp_path))
+    one = container()
+    one.layers = ("layer",)
+    specify.make_root(Parts(storage="overlayfs", images=images), one, where)
+    assert sorted(os.listdir(where.upper)) == [".dockerenv", "dev", "etc", "proc", "sys"]
+    assert sorted(os.listdir(where.home)) == sorted(map(os.path.basename, (where.upper, where.work)))
