@@ -3,9 +3,14 @@
 Pure. A range is two characters of a text, so a text of an even length is any number of them.
 """
 
+import json
 import unicodedata
+from bisect import bisect
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import accumulate
+
+from engine import origin
 
 Test = Callable[[str], bool]
 
@@ -53,10 +58,9 @@ def ranges(pairs: str) -> Test:
 
 
 def unicode_class(name: str) -> tuple[Test, bool] | None:
-    """The test of a class of Unicode's, and whether it is turned about; None for a name that is none.
-
-    The scripts, which Python does not know, are none here.
-    """
+    """The test of a class of Unicode's, and whether it is turned about; None for a name that is none."""
+    if not name.isascii():
+        return None
     match plain := name.translate(_IGNORED).lower():
         case "any":
             return (lambda _char: True), False
@@ -66,7 +70,23 @@ def unicode_class(name: str) -> tuple[Test, bool] | None:
             return _category("Cn"), True
         case "lc" | "casedletter":
             return (lambda char: unicodedata.category(char) in ("Lu", "Ll", "Lt")), False
-    return (_category(_NAMED[plain]), False) if plain in _NAMED else None
+    if plain in _NAMED:
+        return _category(_NAMED[plain]), False
+    if plain not in _scripts():
+        return None
+    edges = list(accumulate(int(each, 36) for each in _scripts()[plain].split()))
+    return (lambda char: bisect(edges, ord(char)) % 2 == 1), False
+
+
+@cache
+def _scripts() -> dict[str, str]:
+    """Where each script begins and ends, in turn, as distances: Python knows none.
+
+    Only those that Go takes: it compares a name without its underscores with names that have them.
+    """
+    table: dict[str, str] = json.loads(origin.data("re2/scripts.json"))
+    del table[""]  # the version of Unicode
+    return table
 
 
 def _category(prefix: str) -> Test:

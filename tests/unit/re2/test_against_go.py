@@ -1,5 +1,6 @@
 """Regular expressions that are made up, and what Go's own package says to them: found or not, and why one is none."""
 
+import itertools
 import json
 import random
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from engine import origin
 from engine.errors import Invalid, NotBuilt
 from engine.re2.automaton import Automaton
 from tests.__main__ import CACHE
@@ -21,11 +23,11 @@ TEXTS = 6
 # Letters with several cases, among them those that have more than two, and those that have none in spite of it.
 CHARS = "abkKsS019_-/. \néÉßẞ\u017f\u212a\u03c3ςΣİ\u0131Дд日"
 _ESCAPES = (
-    r"\d \D \s \S \w \W \b \B \A \z \pL \PL \p{Lu} \P{^Ll} \p{Nd} \p{letter} \p{Any} \PN \x41 \x{e9} \012 \1 \08 \. \/ "
-    r"\- \n \t \_ \Qa.b\E \Q*"
+    r"\d \D \s \S \w \W \b \B \A \z \pL \PL \p{Lu} \P{^Ll} \p{Nd} \p{letter} \p{Any} \PN \p{Greek} \P{latin} "
+    r"\p{^Cyrillic} \p{H-AN} \x41 \x{e9} \012 \1 \08 \. \/ \- \n \t \_ \Qa.b\E \Q*"
 )
 ESCAPES = _ESCAPES.split()
-_WRONG = r"\p{Foo} \x4 \x{ \q \C \Z \p \p{ \x{110000}"
+_WRONG = "\\p{Gree\u212a} " + r"\p{Foo} \p{Old_Italic} \x4 \x{ \q \C \Z \p \p{ \x{110000}"
 WRONG = _WRONG.split()
 CLASSES = ("[:alpha:]", "[:^digit:]", "[:word:]", "[:space:]")
 REPEATS = ("*", "+", "?", "{2}", "{0,3}", "{1,}", "*?", "??", "{1,2}?", "{0}", "{,3}", "{2,", "{", "{02}")
@@ -198,3 +200,25 @@ def test_what_is_too_large_is_refused_in_words() -> None:
     for patterns in (["(abcdefghijklm){1000}"], ["x{1000}"] * 50, ["[ab]{1000}" * 50]):
         with pytest.raises(NotBuilt, match="more than 10000 steps"):
             Automaton(patterns)
+
+
+def test_the_scripts_are_those_that_go_has() -> None:
+    """To make the table anew: `regexps scripts > engine/re2/scripts.json`."""
+    said = subprocess.run([PROGRAMS.place(CACHE, "regexps"), "scripts"], capture_output=True, check=True).stdout
+    ours = origin.data("re2/scripts.json")
+    if json.loads(said)[""] != json.loads(ours)[""]:
+        pytest.skip("this Go is of another Unicode")
+    assert said == ours
+
+
+def test_every_script_begins_and_ends_where_it_does_in_go() -> None:
+    cases = []
+    for name, distances in json.loads(origin.data("re2/scripts.json")).items():
+        if name:
+            edges = itertools.accumulate(int(each, 36) for each in distances.split())
+            near = {
+                chr(edge + step) for edge in edges for step in (-1, 0) if 0xD7FF >= edge > 0 or 0x10FFFF > edge > 0xE000
+            }
+            cases.append((rf"\p{{{name}}}", sorted(near)))
+    assert len(cases) > 100
+    assert [asked_here(*case) for case in cases] == asked_of_go(cases)
