@@ -15,7 +15,7 @@ NOP = "/bin/sh -c #(nop) "
 
 
 def test_a_build_says_what_dockerd_says(builder: Daemon) -> None:
-    """The stream of a classic builder, line by line; only a step that runs something has a container."""
+    """The stream of a classic builder, line by line; also a step that runs nothing has a container, but for COPY."""
     word = unique()
     files = {
         "Dockerfile": f'FROM busybox\nRUN echo {word}; echo err >&2\nENV A=b\nCOPY x /x\nCMD ["ls"]\n',
@@ -25,7 +25,8 @@ def test_a_build_says_what_dockerd_says(builder: Daemon) -> None:
     ids = [each["Id"] for each in builder.request("GET", "/images/rec/b:1/history").json()]
     short = [each.removeprefix("sha256:")[:12] for each in reversed(ids)]
     lines = [line["stream"] for line in made.lines if "stream" in line]
-    running = next(line for line in lines if line.startswith(" ---> Running in "))[len(" ---> Running in ") :]
+    running = [line[len(" ---> Running in ") :] for line in lines if line.startswith(" ---> Running in ")]
+    assert len(set(running)) == 3
     said = [line for line in lines if line not in (f"{word}\n", "\x1b[91merr\n\x1b[0m")]
     assert {f"{word}\n", "\x1b[91merr\n\x1b[0m"} <= set(lines)
     assert said == [
@@ -34,17 +35,21 @@ def test_a_build_says_what_dockerd_says(builder: Daemon) -> None:
         f" ---> {short[0]}\n",
         f"Step 2/5 : RUN echo {word}; echo err >&2",
         "\n",
-        f" ---> Running in {running}",
-        f" ---> Removed intermediate container {running}",
+        f" ---> Running in {running[0]}",
+        f" ---> Removed intermediate container {running[0]}",
         f" ---> {short[1]}\n",
         "Step 3/5 : ENV A=b",
         "\n",
+        f" ---> Running in {running[1]}",
+        f" ---> Removed intermediate container {running[1]}",
         f" ---> {short[2]}\n",
         "Step 4/5 : COPY x /x",
         "\n",
         f" ---> {short[3]}\n",
         'Step 5/5 : CMD ["ls"]',
         "\n",
+        f" ---> Running in {running[2]}",
+        f" ---> Removed intermediate container {running[2]}",
         f" ---> {short[4]}\n",
         f"Successfully built {short[4]}\n",
         "Successfully tagged rec/b:1\n",
@@ -292,6 +297,27 @@ def test_what_becomes_of_the_containers_of_steps(builder: Daemon) -> None:
             builder.remove(container)
 
 
+def test_a_step_that_only_changes_the_config_leaves_a_container_that_never_ran(builder: Daemon) -> None:
+    """It has the config of the step, and words that stand for its command."""
+    word = unique()
+    dockerfile = f'FROM busybox\nENTRYPOINT ["e"]\nLABEL l={word}\nVOLUME /v\nWORKDIR /w\nCOPY x .\n'
+    made = build(builder, {"Dockerfile": dockerfile, "x": ""}, rm=0)
+    assert made.text.count("Running in") == 4 and "Removed" not in made.text
+    left = [builder.inspect(each) for each in building.containers(builder)]
+    try:
+        assert {each["State"]["Status"] for each in left} == {"created"}
+        assert sorted((each["Path"], *each["Args"]) for each in left) == [
+            ("e", "/bin/sh", "-c", "#(nop) ", 'ENTRYPOINT ["e"]'),
+            ("e", "/bin/sh", "-c", "#(nop) ", f"LABEL l={word}"),
+            ("e", "/bin/sh", "-c", "#(nop) ", "VOLUME [/v]"),
+            ("e", "/bin/sh", "-c", "#(nop) WORKDIR /w"),
+        ]
+        assert {each["Config"]["Labels"].get("l", "") for each in left} == {"", word}
+    finally:
+        for each in left:
+            builder.remove(each["Id"])
+
+
 def test_a_quiet_build_says_its_image_alone_and_all_when_it_fails(builder: Daemon) -> None:
     made = build(builder, f"FROM busybox\nRUN echo {unique()}\n", q=1, t="quiet")
     assert made.lines == [{"stream": f"{inspect(builder, 'quiet')['Id']}\n"}]
@@ -402,7 +428,7 @@ def test_events_tell_of_the_images_and_of_the_containers_of_steps(builder: Daemo
     answer = builder.request("GET", f"/events?since={since:.9f}&until={time.time():.9f}")
     told = [(event["Type"], event["Action"]) for event in answer.lines]
     actions = [action for kind, action in told if kind == "container"]
-    assert actions == ["create", "attach", "start", "die", "destroy"]
+    assert actions == ["create", "destroy", "create", "attach", "start", "die", "destroy"]
     assert [action for kind, action in told if kind == "image"] == ["create", "create", "tag"]
     assert answer.lines[-1]["Actor"]["ID"] == made.image
     assert answer.lines[-1]["Actor"]["Attributes"]["name"] == "told:latest"

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from engine.daemon.build import cdigrants, mounting, stepgroups
 from engine.daemon.build.graph.node import Value, chains, digest
 from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.build.graph.telling import Telling
 from engine.daemon.build.graph.work import HOST_NETWORK, Work
 from engine.daemon.build.mounting import Mount, Mounted
 from engine.daemon.containers import paths
@@ -179,19 +180,11 @@ class Running:
             if self.command.program is not None:
                 mounts.host.append(stack.enter_context(_program(work, self.command.program)))
             container = self._create(work, root, mounts, devices)
-            try:
+            with _removed(work.engine, work.told, self._shell, container):
                 _finish(work, container, self.command.codes)
                 where = paths.of(work.engine.settings.data_root, work.engine.settings.exec_root, container.id)
                 mounting.clear(where.upper, made)
                 outputs = [_changed(work, root, container), *(_written(work, *each) for each in mounts.written)]
-            except EngineError:
-                # When the command has failed, the container may stay for a look, as in docker.
-                _remove(work, container) if self._shell.remove_failed else _let_go(work.engine, container)
-                raise
-            except BaseException:  # the client is gone
-                discard(work.engine, container)
-                raise
-            _remove(work, container) if self._shell.remove else _let_go(work.engine, container)
         return tuple(outputs)
 
     def _create(self, work: Work, root: Snapshot, mounts: Mounted, devices: Sequence[str]) -> Container:
@@ -219,17 +212,55 @@ class Running:
                 "ReadonlyRootfs": command.readonly,
             },
         }
-        # `beside` writes the row of the step together with the container's. So a daemon that starts after a crash knows
-        # which containers it may remove.
-        trees = create.Trees(root.layers, mounts.shown)
-        container, warnings = create.create(
-            work.engine, None, body, None, lasting=False, beside=table.begin_step, trees=trees
-        )
+        container = _created(work.engine, work.told, body, create.Trees(root.layers, mounts.shown))
         container.secrets = (*agents, *mounts.env)
-        for warning in warnings:
-            work.told.note(f" ---> [Warning] {warning}\n")
-        work.told.running(container.id)
         return container
+
+
+@contextlib.contextmanager
+def idle(
+    engine: ContainerParts, told: Telling, shell: Shell, config: Object, argv: Sequence[str], layers: tuple[str, ...]
+) -> Iterator[None]:
+    """A container that never runs: dockerd has one for each step that changes only the config, and commits it.
+
+    config, argv: what it would run with; layers: what it stands on
+    """
+    host = {**shell.host, "LogConfig": {"Type": "none"}}
+    body: Object = {**config, "Image": shell.image, "Cmd": list(argv), "HostConfig": host}
+    with _removed(engine, told, shell, _created(engine, told, body, create.Trees(layers, {}))):
+        yield
+
+
+def _created(engine: ContainerParts, told: Telling, body: Object, trees: create.Trees) -> Container:
+    # `beside` writes the row of the step together with the container's. So a daemon that starts after a crash knows
+    # which containers it may remove.
+    container, warnings = create.create(engine, None, body, None, lasting=False, beside=table.begin_step, trees=trees)
+    for warning in warnings:
+        told.note(f" ---> [Warning] {warning}\n")
+    told.running(container.id)
+    return container
+
+
+@contextlib.contextmanager
+def _removed(engine: ContainerParts, told: Telling, shell: Shell, container: Container) -> Iterator[None]:
+    """Remove the container of a step at its end, or let the client have it."""
+    try:
+        yield
+    except EngineError:
+        _leave(engine, told, container, shell.remove_failed)  # it may stay for a look, as in docker
+        raise
+    except BaseException:  # the client is gone
+        discard(engine, container)
+        raise
+    _leave(engine, told, container, shell.remove)
+
+
+def _leave(engine: ContainerParts, told: Telling, container: Container, remove_it: bool) -> None:
+    if not remove_it:
+        _let_go(engine, container)
+        return
+    discard(engine, container)
+    told.removed(container.id)
 
 
 def _devices(work: Work, command: Command) -> list[str]:
@@ -310,11 +341,6 @@ def _relay(work: Work, source: socket.socket) -> None:
             place += size
         del waiting[:place]
     work.told.command_ended()
-
-
-def _remove(work: Work, container: Container) -> None:
-    discard(work.engine, container)
-    work.told.removed(container.id)
 
 
 def discard(engine: ContainerParts, container: Container) -> None:

@@ -3,8 +3,9 @@
 Runs on the thread that builds. Every step finds in the cache the image that it made before, or makes a new one.
 """
 
+import contextlib
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from engine.daemon.build import mounting, run, stepnodes, wording
@@ -66,14 +67,17 @@ def _make(
     what: dict[str, object],
     node: Callable[[Input], Node] | None = None,
     exact: bool = True,
+    argv: Sequence[str] = (),
 ) -> None:
     """Stand on the image that this step makes: the one in the cache, or a new one.
 
     what: all that decides the step's outcome, except for the image below, the config and `created_by`
     node: the node that makes the step's files on a tree, None for a step that changes only the config
     exact: `created_by` alone says what the layer is made of, as `cachefrom` needs it
+    argv: what the container of a step would run that runs nothing; empty for a step that has none
     """
-    config = {**shown_config(state.config), "author": state.author}
+    shown = shown_config(state.config)
+    config = {**shown, "author": state.author}
     key = key_of(state.identity, str(state.platform), config, {**what, "text": created_by})
     image = build.cache.find(key)
     if image is not None:
@@ -86,13 +90,21 @@ def _make(
         build.output.cached()
         build.maker.take(state, created_by, *trusted)
         return
-    part = None
-    if node is not None:
-        below = build.maker.tree(state.image)
-        above = build.solver.snapshot(node(base_of(state)).output())
-        part = above.parts[-1] if len(above.parts) > len(below.parts) else None
-    image = build.maker.add(state, created_by, part)
+    shell, layers = _shell(build, state), state.layers
+    idle = run.idle(build.engine, build.output, shell, shown, argv, layers) if argv else contextlib.nullcontext()
+    with idle:
+        part = None
+        if node is not None:
+            below = build.maker.tree(state.image)
+            above = build.solver.snapshot(node(base_of(state)).output())
+            part = above.parts[-1] if len(above.parts) > len(below.parts) else None
+        image = build.maker.add(state, created_by, part)
     build.cache.keep(key, image, created_by)
+
+
+def _shell(build: Build, state: State) -> run.Shell:
+    options = build.options
+    return run.Shell(host=options.host, image=state.identity, remove=options.remove, remove_failed=options.force_remove)
 
 
 def base_of(state: State) -> Input:
@@ -106,8 +118,8 @@ def _configure(build: Build, state: State, command: Command) -> None:
     if isinstance(command, commands.Healthcheck) and before[0] != "NONE":
         build.output.note(f"Note: overriding previous HEALTHCHECK: {wording.plain(before)}\n")
     state.configure(command)
-    text = wording.nothing_run(state.config, wording.of(command, state.config))
-    _make(build, state, text, {"kind": type(command).__name__})
+    argv = wording.nothing_run(state.config, "#(nop) ", wording.of(command, state.config))
+    _make(build, state, " ".join(argv), {"kind": type(command).__name__}, argv=argv)
 
 
 def _workdir(build: Build, state: State, command: commands.Workdir) -> None:
@@ -120,8 +132,8 @@ def _workdir(build: Build, state: State, command: commands.Workdir) -> None:
     def node(base: Input) -> Node:
         return stepnodes.directory_node(around, base, path, f"WORKDIR {path}")
 
-    text = wording.nothing_run(config, wording.of(command, config), gap="")
-    _make(build, state, text, {"kind": "Workdir"}, node)
+    argv = wording.nothing_run(config, f"#(nop) {wording.of(command, config)}")
+    _make(build, state, " ".join(argv), {"kind": "Workdir"}, node, argv=argv)
 
 
 def _copy(build: Build, state: State, command: commands.Copy | commands.Add) -> None:
@@ -158,7 +170,7 @@ def _copy(build: Build, state: State, command: commands.Copy | commands.Add) -> 
     def node(tree: Input) -> Node:
         return stepnodes.copy_node(around, tree, request, text, source, prepared=prepared)
 
-    _make(build, state, wording.nothing_run(state.config, text, gap=""), what, node)
+    _make(build, state, " ".join(wording.nothing_run(state.config, f"#(nop) {text}")), what, node)
 
 
 def _fetched(build: Build, url: str, checksum: str, keep_git_dir: bool | None) -> fetching.Fetched:
@@ -176,10 +188,7 @@ def _run(build: Build, state: State, command: commands.Run) -> None:
     around = build.around()
     asked = stepnodes.asked_run(around, state, command)
     asked = replace(asked, command=replace(asked.command, volumes=tuple(state.config.get("Volumes") or ())))
-    options = build.options
-    shell = run.Shell(
-        host=options.host, image=state.identity, remove=options.remove, remove_failed=options.force_remove
-    )
+    shell = _shell(build, state)
     inputs = [Snapshot(), *(build.solver.snapshot(each) for each in asked.inputs)]
     layer_root, scratch = build.engine.images.layer_root, build.context.scratch
     seen = mounting.seen(layer_root, scratch, build.check, inputs, asked.mounts)

@@ -15,9 +15,9 @@ _UNITS = ((3600, "h"), (60, "m"), (1, "s"))
 _SECOND = 1_000_000_000
 
 
-def nothing_run(config: Object, text: str, gap: str = " ") -> str:
-    """The line of history of a step that runs no command."""
-    return " ".join(config.get("Shell") or SHELL) + f" #(nop) {gap}{text}"
+def nothing_run(config: Object, *text: str) -> list[str]:
+    """The words that stand for the command of a step that runs none; with spaces between them, its line of history."""
+    return [*(config.get("Shell") or SHELL), *text]
 
 
 def of(command: Command, config: Object) -> str:

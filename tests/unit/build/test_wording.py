@@ -41,5 +41,6 @@ def test_the_line_of_an_instruction(command: commands.Command, config: dict, lin
 
 
 def test_the_shell_stands_before_what_runs_nothing() -> None:
-    assert wording.nothing_run({}, "ENV A=1") == "/bin/sh -c #(nop)  ENV A=1"
-    assert wording.nothing_run({"Shell": ["/bin/bash", "-c"]}, "WORKDIR /x", gap="") == "/bin/bash -c #(nop) WORKDIR /x"
+    assert wording.nothing_run({}, "#(nop) ", "ENV A=1") == ["/bin/sh", "-c", "#(nop) ", "ENV A=1"]
+    config = {"Shell": ["/bin/bash", "-c"]}
+    assert wording.nothing_run(config, "#(nop) WORKDIR /x") == ["/bin/bash", "-c", "#(nop) WORKDIR /x"]
