@@ -161,6 +161,33 @@ def test_nothing_waits_that_is_there_anyway() -> None:
     assert needless == []
 
 
+def annotations(node: ast.AST) -> list[ast.expr | None]:
+    """Those of a node that Python evaluates as it defines a function or a class, before 3.14."""
+    match node:
+        case ast.arg():
+            return [node.annotation]
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return [node.returns]
+        case ast.ClassDef():
+            return [one.annotation for one in node.body if isinstance(one, ast.AnnAssign)]
+    return []
+
+
+def test_no_annotation_loads_what_waits() -> None:
+    """A type of a module that is loaded late stands in quotes."""
+    loading = []
+    for path in ENGINE_FILES:
+        waiting = {name for _, made in late_in(path) for name in made}
+        found = [each for node in walked(path) if waiting for each in annotations(node) if each is not None]
+        loading += [
+            f"{name_of(path)}:{inner.lineno}: {inner.id}"
+            for each in found
+            for inner in ast.walk(each)
+            if isinstance(inner, ast.Name) and inner.id in waiting
+        ]
+    assert loading == []
+
+
 def circles() -> list[list[str]]:
     """Groups of modules that need each other (Tarjan: strongly connected components), also by imports in functions."""
     needs = {name: {found.module for found in imports(path)} - {TYPES} for name, path in ENGINE_MODULES.items()}

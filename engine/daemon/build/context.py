@@ -319,7 +319,7 @@ def _leave_out(root: int, dockerfile: str) -> None:
 class _Counted:
     """The body of an answer, its first bytes put back in front; reports how many bytes were read to `progress`."""
 
-    def __init__(self, head: bytes, answer: web.Remote, progress: Progress | None):
+    def __init__(self, head: bytes, answer: "web.Remote", progress: Progress | None):
         self._head = head
         self._answer = answer
         self._progress = progress
@@ -335,7 +335,7 @@ class _Counted:
         return data
 
 
-def _from_answer(root: int, answer: web.Remote, url: str, dockerfile: str, how: Fetching) -> tuple[bytes, str]:
+def _from_answer(root: int, answer: "web.Remote", url: str, dockerfile: str, how: Fetching) -> tuple[bytes, str]:
     """Fill the root from a server's answer: a text is a Dockerfile without a context, everything else is an archive."""
     head = answer.read(_PREAMBLE)
     said = answer.header("Content-Type").partition(";")[0].strip().lower()
