@@ -78,6 +78,10 @@ TABLE = {
         "echo x > /.dockerenv && ln -sf /x /etc/mtab",
         [("/.dockerenv", MODIFIED), ("/etc", MODIFIED), ("/etc/mtab", MODIFIED)],
     ),
+    "those places removed": (
+        "rm /.dockerenv /etc/mtab",
+        [("/.dockerenv", DELETED), ("/etc", MODIFIED), ("/etc/mtab", DELETED)],
+    ),
     "in a tmpfs": ("echo > /mounted/x", [("/mounted", ADDED)]),
 }
 

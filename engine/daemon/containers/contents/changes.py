@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from typing import Protocol, TypeVar
 
 from engine.daemon.containers import paths
@@ -221,9 +221,9 @@ class _Level:
         self.untold = untold
         self.names: Iterator[str] = iter(())
 
-    def begin(self) -> None:
-        """List the names to walk through."""
-        listed = set(os.listdir(self.upper))
+    def begin(self, made: Collection[str]) -> None:
+        """List the names to walk through. made: those of files that were made with the root, and may be gone"""
+        listed = {*os.listdir(self.upper), *made}
         self.names = iter(sorted(listed | self.lower.names() if self.whole and self.lower else listed))
 
     def close(self) -> None:
@@ -245,8 +245,9 @@ def _walk(
     own: those of `initlayer` that are no change while they are as the engine has made them
     """
     levels = [_Level(upper, lower, "", whole, False)]
+    made = initlayer.NAMES if own and initlayer.is_filled(upper) else {}
     try:
-        levels[-1].begin()
+        levels[-1].begin(made.get("", ()))
         while levels:
             level = levels[-1]
             name = next(level.names, None)
@@ -258,7 +259,8 @@ def _walk(
             found = _stat(level.upper, name)
             inner = None
             if found is None or (overlay and _is_whiteout(found)):
-                kind = DELETED if before is not None and (level.whole or found is not None) else None
+                gone = before is not None and (level.whole or found is not None)
+                kind = DELETED if gone or (before is None and name in made.get(level.path, ())) else None
             else:
                 kind = _kind(level, name, shown, before, found, overlay, own)
                 if stat.S_ISDIR(found.st_mode):
@@ -275,7 +277,7 @@ def _walk(
             if inner is not None:
                 if len(levels) > _DEEPEST:
                     raise SystemFailure(f"the container's directories are nested too deeply: {shown[:200]}...")
-                inner.begin()
+                inner.begin(made.get(shown, ()))
     finally:
         for level in levels:
             level.close()

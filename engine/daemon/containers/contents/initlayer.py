@@ -6,6 +6,7 @@ they are in the container's own directory, and count neither as changes nor as i
 """
 
 import contextlib
+import errno
 import functools
 import os
 import stat
@@ -34,6 +35,11 @@ _PLACES = {
 _PARENTS = ("dev", "etc")
 PATHS = frozenset(f"/{place}" for place in _PLACES)
 """The places, as a container names them."""
+NAMES = {
+    above and f"/{above}": [each.rpartition("/")[2] for each in _PLACES if each.rpartition("/")[0] == above]
+    for above in ("", *_PARENTS)
+}
+"""The names of the places in each directory."""
 _MODE = 0o755
 _TOP = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 # The attributes of an overlay itself, and those that the kernel or a security module gives to each file it makes.
@@ -140,6 +146,20 @@ def _merged(paths: list[str]) -> Iterator[str]:
 def _attributes(path: str) -> dict[str, bytes]:
     names = (name for name in os.listxattr(path) if not name.startswith(_NOT_COPIED))
     return {name: os.getxattr(path, name) for name in names}
+
+
+def is_filled(root: int) -> bool:
+    """Whether the root behind a descriptor has got the places: those of older releases made some at the first start.
+
+    What covers this one, in a container that runs, are the devices.
+    """
+    try:
+        os.stat("dev/console", dir_fd=root, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
+    return True
 
 
 def is_as_made(path: str, directory: int, name: str, found: os.stat_result) -> bool:

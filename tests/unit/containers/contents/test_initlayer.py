@@ -128,6 +128,17 @@ def test_the_places_are_no_changes_until_they_are_written(tmp_path):
     ]
 
 
+def test_a_place_that_is_gone_was_deleted(tmp_path):
+    """But in the root of an older release, which had not made all of them."""
+    image, root = made(tmp_path / "image", {"etc": 0o755}), made(tmp_path / "root", {"etc": 0o755})
+    assert compared(image, root) == []
+    initlayer.fill(root)
+    (tmp_path / "root/etc/mtab").unlink()
+    (tmp_path / "root/.dockerenv").unlink()
+    gone = [("/.dockerenv", changes.DELETED), ("/etc", changes.MODIFIED), ("/etc/mtab", changes.DELETED)]
+    assert compared(image, root) == gone
+
+
 def test_the_places_take_no_room(root):
     initlayer.fill(root)
     status = [os.stat(os.path.join(root, name)) for name, each in ALL.items() if each[0] == "directory"]
