@@ -318,6 +318,17 @@ def test_a_step_that_only_changes_the_config_leaves_a_container_that_never_ran(b
             builder.remove(each["Id"])
 
 
+def test_a_config_that_no_container_can_have_ends_a_build_without_one(builder: Daemon) -> None:
+    """As with dockerd, which makes the directory and the volumes as it makes the container."""
+    for step, words in (
+        ("WORKDIR /etc/passwd", "Cannot mkdir: /etc/passwd is not a directory"),
+        ("VOLUME /etc/passwd", "cannot mount volume over existing file, file exists /etc/passwd"),
+    ):
+        made = build(builder, f"FROM busybox\n{step}\n", rm=1)
+        assert made.error == words and "Running in" not in made.text
+    assert building.containers(builder) == []
+
+
 def test_a_quiet_build_says_its_image_alone_and_all_when_it_fails(builder: Daemon) -> None:
     made = build(builder, f"FROM busybox\nRUN echo {unique()}\n", q=1, t="quiet")
     assert made.lines == [{"stream": f"{inspect(builder, 'quiet')['Id']}\n"}]

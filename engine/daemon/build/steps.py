@@ -90,14 +90,14 @@ def _make(
         build.output.cached()
         build.maker.take(state, created_by, *trusted)
         return
+    part = None
+    if node is not None:
+        below = build.maker.tree(state.image)
+        above = build.solver.snapshot(node(base_of(state)).output())
+        part = above.parts[-1] if len(above.parts) > len(below.parts) else None
     shell, layers = _shell(build, state), state.layers
     idle = run.idle(build.engine, build.output, shell, shown, argv, layers) if argv else contextlib.nullcontext()
     with idle:
-        part = None
-        if node is not None:
-            below = build.maker.tree(state.image)
-            above = build.solver.snapshot(node(base_of(state)).output())
-            part = above.parts[-1] if len(above.parts) > len(below.parts) else None
         image = build.maker.add(state, created_by, part)
     build.cache.keep(key, image, created_by)
 
