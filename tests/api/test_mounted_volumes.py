@@ -110,19 +110,23 @@ def test_a_read_only_volume_on_etc_has_the_names_of_what_is_mounted_there(daemon
     assert said.split("\n") == [f"{each} 755 0:0 0" for each in ("hostname", "hosts", "resolv.conf")]
 
 
-def test_a_volume_on_etc_keeps_what_the_image_has_there(daemon, busybox, volume):
-    """It has the names even where the image has no /etc."""
+def test_a_volume_has_the_places_of_the_engines_mounts_empty(daemon, busybox, volume):
+    """As dockerd fills it: also where the image has contents in one of them, or no /etc."""
     base = rootfs.busybox()
     with open(rootfs.program(), "rb") as source:
         bare = rootfs.archive([("bin/sh", 0o755, source.read())])
     own = base[: archive_end(base)] + rootfs.archive([("etc/hosts", 0o640, b"of the image\n")])
-    for archive, found in ((own, "640 13\n0"), (bare, "755 0\n0")):
+    for archive in (own, bare):
         daemon.import_image(archive, "etc:latest", ())
         name = volume()
         mount = {"Type": "volume", "Source": name, "Target": "/etc", "ReadOnly": True}
         daemon.run("/bin/sh", "-c", ":", Image="etc", HostConfig=host(Mounts=[mount]))
-        script = "stat -c '%a %s' /v/hosts; stat -c %s /v/hostname"
-        assert daemon.shell(script, HostConfig=host(Binds=[f"{name}:/v"])) == found
+        script = "stat -c '%a %s' /v/hosts; stat -c %s /v/hostname; readlink /v/mtab; ls /dev_"
+        mounts = [{"Type": "volume", "Source": volume(), "Target": "/dev"}]
+        daemon.remove(daemon.create("/bin/sh", Image="etc", HostConfig=host(Mounts=mounts)))
+        binds = [f"{name}:/v", f"{mounts[0]['Source']}:/dev_"]
+        said = daemon.shell(script, HostConfig=host(Binds=binds))
+        assert said.split("\n") == ["755 0", "0", "/proc/mounts", "console", "pts", "shm"]
         daemon.request("DELETE", "/images/etc?force=1")
 
 

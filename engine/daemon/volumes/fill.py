@@ -15,8 +15,6 @@ from engine.kernel.beneath import is_directory, open_beneath
 from engine.sandbox.spec import Mount
 from engine.sandbox.subpaths import open_part
 
-_ETC = "/etc"
-_FILES = ("hostname", "hosts", "resolv.conf")
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -38,27 +36,21 @@ def is_there(root_fd: int, place: str) -> bool:
 def fill(root_fd: int, place: str, volume: str, subpath: str = "") -> None:
     """Copy the contents, owner, mode and times of the directory `place` of the root to the directory `volume`.
 
-    One that is filled from /etc gets the names of files that the engine mounts there, too.
     subpath: the part of the volume that is filled; empty for all of it
     Does nothing where there is no `place` or no such part, or where that has contents. Raises SystemFailure where
     `place` is no directory, Invalid where the part leads out of the volume; OSError.
     """
     with contextlib.ExitStack() as opened:
         source = _source(root_fd, place)
-        if source is not None:
-            opened.callback(os.close, source)
-        elif place != _ETC:
+        if source is None:
             return
+        opened.callback(os.close, source)
         sink = _opened(volume, subpath)
         if sink is None:
             return
         opened.callback(os.close, sink)
-        if os.listdir(sink):
-            return
-        if source is not None:
+        if not os.listdir(sink):
             copy_tree(source, sink, lambda: check_space(sink))
-        if place == _ETC:
-            _complete(sink)
 
 
 def _source(root_fd: int, place: str) -> int | None:
@@ -72,18 +64,6 @@ def _source(root_fd: int, place: str) -> int | None:
         return os.open(".", _READABLE, dir_fd=source)
     finally:
         os.close(source)
-
-
-def _complete(etc: int) -> None:
-    """Make what dockerd's roots have in /etc and this one lacks: a volume that is read-only there could not get it."""
-    owner = os.fstat(etc)
-    for name in (*_FILES, "mtab"):
-        with contextlib.suppress(FileExistsError):
-            if name in _FILES:
-                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o755, dir_fd=etc))
-            else:
-                os.symlink("/proc/mounts", name, dir_fd=etc)
-            os.chown(name, owner.st_uid, owner.st_gid, dir_fd=etc, follow_symlinks=False)
 
 
 def _opened(volume: str, subpath: str) -> int | None:

@@ -58,7 +58,7 @@ class FakeImages:
     def __init__(self, **images: FakeImage) -> None:
         busybox = FakeImage()
         self.changing = threading.RLock()
-        self.userxattr = False
+        self.userxattr, self.layer_root = False, ""
         self.by_name = {"busybox": busybox, "busybox:latest": busybox, BUSYBOX: busybox, **images}
 
     def find(self, reference: str, platform: str | None = None) -> FakeImage:
@@ -104,7 +104,10 @@ class FakeCgroups:
 
 def make_engine(root: object, images: FakeImages | None = None) -> Parts:
     """An engine with a real database and registry below the directory `root`."""
-    os.makedirs(f"{root}/containers", exist_ok=True)
+    for name in ("containers", "layers"):
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+    images = images or FakeImages()
+    images.layer_root = f"{root}/layers"
     database = Database(f"{root}/engine.db", (*table.SCHEMA, *volume_table.SCHEMA, *network_table.SCHEMA))
     events = Events()
     told = settings(data_root=str(root), exec_root=f"{root}/run")
@@ -113,7 +116,7 @@ def make_engine(root: object, images: FakeImages | None = None) -> Parts:
         settings=told,
         networks=Networks(database, told, "1" * 64, events),
         database=database,
-        images=images or FakeImages(),
+        images=images,
         containers=Roster(),
         monitors=Monitors(None, lambda *_: None),  # which no monitor is linked to
         events=events,

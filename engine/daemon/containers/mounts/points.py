@@ -7,6 +7,7 @@ It mounts nothing: `mounts.preparing` makes what a start needs.
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -48,10 +49,10 @@ def resolve(
 ) -> None:
     """Set `container.mounts` from the request, making and filling volumes, in dockerd's order.
 
-    The container's name is reserved, and the container is not visible yet. make_root: makes the container's root where
-    the storage is `copy`; trees: layers of those sources of `image` mounts that are no images; shallow: what is mounted
-    below a read-only bind stays as it is. The caller calls `release` when the creation fails. Raises what `requests`
-    raises, NotFound for an image or driver, SystemFailure when the disk fails.
+    The container's name is reserved, and the container is not visible yet. make_root: makes the container's root, of
+    which volumes are filled; trees: layers of those sources of `image` mounts that are no images; shallow: what is
+    mounted below a read-only bind stays as it is. The caller calls `release` when the creation fails. Raises what
+    `requests` raises, NotFound for an image or driver, SystemFailure when the disk fails.
     """
     points: dict[str, MountPoint] = {}
     host_config = container.host_config
@@ -189,7 +190,7 @@ def _fill_volumes(
         (point, volume, None if volume.remote else driver_options.mounting(volume.options)) for point, volume in asked
     ]
     waiting = [each for each in mounted if _takes_copies(*each)]
-    if not waiting or not container.layers:
+    if not waiting:
         return
     with borrowing.meanwhile(engine, container, [point for point, volume, _ in waiting if volume.remote]) as lent:
         _fill_waiting(engine, container, waiting, lent, make_root)
@@ -211,12 +212,13 @@ def _fill_waiting(
                 fill.fill(root, place, lent.get(place, volume.path), part)
 
     try:
-        if engine.storage == OVERLAY:
-            merged.within(engine.images.layer_root, container.layers, work)
-        else:
-            make_root()
-            where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
-            merged.within(where.home, (where.upper,), work)
+        make_root()  # with the places for the engine's mounts, which dockerd's volumes get too
+        where = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id)
+        layer_root = os.path.realpath(engine.images.layer_root)
+        layers = container.layers if engine.storage == OVERLAY else ()
+        # As seen from the layers: a data root's name may have characters that separate an overlay's options.
+        own = os.path.relpath(os.path.realpath(where.upper), layer_root)
+        merged.within(layer_root, (*layers, own), work)
     except OSError as error:
         raise SystemFailure(f"the volumes of the container cannot be filled: {words(error)}") from error
 
