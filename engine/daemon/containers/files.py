@@ -41,8 +41,11 @@ def write(where: Paths, container: Container) -> None:
 
 
 def first_hosts(container: Container) -> str:
-    """The first lines of a container's hosts: the host's own file in the host's network, else the names of loopback."""
-    if container.host_config["NetworkMode"] != "host":
+    """The first lines of a container's hosts: the host's own file in the host's network, else the names of loopback.
+
+    Names of the client's own take the place of all that the host's file has, as with dockerd.
+    """
+    if container.host_config["NetworkMode"] != "host" or container.host_config["ExtraHosts"]:
         return LOCALHOST if has_ipv6(container) else LOCALHOST4
     hosts = _read("/etc/hosts")
     return hosts if not hosts or hosts.endswith("\n") else f"{hosts}\n"

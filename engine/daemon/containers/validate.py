@@ -57,6 +57,9 @@ def check(
     Both dicts are complete (see `config`); `config` is not merged with the image's yet. runtimes: names of others
     cgroups: see `resources.check`
     """
+    _check_network_mode(config, host_config)
+    if host_config["Isolation"].lower() not in ("", "default"):
+        raise Invalid(f"invalid isolation ({host_config['Isolation']}): linux only supports 'default'")
     for asked, what in ((host_config["IOMaximumBandwidth"], "bandwidth"), (host_config["IOMaximumIOps"], "IOPs")):
         if asked:
             raise Invalid(f"invalid option: QoS maximum {what} configuration is not supported on linux")
@@ -67,7 +70,6 @@ def check(
     if host_config["Runtime"] not in (*OWN, *runtimes):
         raise Invalid(f"unknown or invalid runtime name: {host_config['Runtime']}")
     requests.check_tmpfs(host_config["Tmpfs"] or {})
-    _check_network_mode(config, host_config)
     if host_config["NetworkMode"] == "host" and host_config["PortBindings"]:
         warnings.append("Published ports are discarded when using host network mode")
     if host_config["NetworkMode"] in ("default", "bridge") and host_config["Links"]:
@@ -153,8 +155,6 @@ def _check_host_config(host_config: HostConfig) -> None:
     _check_port_bindings(host_config["PortBindings"])
     _check_restart_policy(policy["Name"], policy["MaximumRetryCount"])
     capabilities.effective(host_config["CapAdd"] or (), host_config["CapDrop"] or (), host_config["Privileged"])
-    if host_config["Isolation"].lower() not in ("", "default"):
-        raise Invalid(f"invalid isolation ({host_config['Isolation']}): linux only supports 'default'")
     if "" in (host_config["Annotations"] or {}):
         raise Invalid("invalid Annotations: the empty string is not permitted as an annotation key")
 

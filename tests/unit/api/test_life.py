@@ -7,7 +7,7 @@ from engine.daemon.api.request import Request
 from engine.daemon.containers.roster import Roster
 from engine.daemon.containers.verbs import restart as restarting
 from engine.daemon.runtime.handshake import SilentMonitor, StartFailure
-from engine.errors import Conflict, EngineError, SystemFailure
+from engine.errors import Conflict, EngineError, NotBuilt, SystemFailure
 from engine.protocols.http import Head
 from engine.wire.schema import Failed
 from tests.harness.parts import Parts, container
@@ -18,7 +18,8 @@ from tests.harness.parts import Parts, container
     [
         (StartFailure(Failed("join", 0, "it has ended", 128)), SystemFailure),
         (SilentMonitor(linked=True), SystemFailure),
-        (Conflict("it is paused"), Conflict),
+        (Conflict("it is paused"), SystemFailure),
+        (NotBuilt("it is not built"), NotBuilt),
     ],
 )
 def test_a_restart_that_fails_says_why(
