@@ -198,7 +198,8 @@ def test_until_in_the_future_ends_the_stream(daemon: Daemon, container: Callable
         ),
         (
             "until=1.x",
-            'invalid value for \'until\': invalid timestamp "1.x": invalid nanoseconds "x": invalid syntax',
+            "invalid value for 'until': invalid timestamp \"1.x\": invalid nanoseconds: "
+            "invalid character 'x' at position 0",
         ),
         ("since=5&until=2", "`since` time (5) cannot be after `until` time (2)"),
         ("filters=%7Bbad", "invalid filter"),
