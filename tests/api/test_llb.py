@@ -1,8 +1,10 @@
 """Graphs of operations (LLB) as a frontend brings them: what comes of each kind, and what is refused."""
 
+import io
 import json
 import os
 import re
+import tarfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.messages.known import Status
 from engine.errors import EngineError
 from engine.protocols import grpc, protobuf
+from tests.harness import rootfs
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import Frontend, frontend
 from tests.harness.graphs import COPY, MKFILE, Made, Writer
@@ -71,6 +74,32 @@ def test_a_command(daemon: Daemon, busybox: str) -> None:
         assert asked.read(ref, "/tmp/out") == b"b /tmp 7:8 somewhere\n"
         assert b"10.9.8.7\tother" in asked.read(ref, "/tmp/hosts")
         assert asked.read(ref, "/tmp/limit") == b"77\n"
+
+
+def test_a_command_finds_its_tree_as_it_is(daemon: Daemon, busybox: str) -> None:
+    """Without the places that a container's root has, and a link in one of them is no directory then."""
+    with tarfile.open(fileobj=io.BytesIO(rootfs.busybox())) as told:
+        files = [(each, told.extractfile(each)) for each in told if each.name.strip("./").split("/")[0] != "etc"]
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as made_of:
+            for info, content in files:
+                made_of.addfile(info, content)
+            link = tarfile.TarInfo("etc")
+            link.type, link.linkname = tarfile.SYMTYPE, "usr/etc"
+            made_of.addfile(link)
+    daemon.import_image(archive.getvalue(), "linked:latest")
+    writer = Writer()
+    script = "readlink /etc; ls -d /.dockerenv /etc/mtab; rm -f /.dockerenv; echo new > /etc/new"
+    command = writer.run(writer.image("linked:latest"), "/bin/sh", "-c", f"({script}) > /out 2>&1")
+    with frontend(daemon) as asked:
+        ref = made(asked, writer, command)
+        assert asked.read(ref, "/out").splitlines() == [
+            b"usr/etc",
+            b"ls: /.dockerenv: No such file or directory",
+            b"ls: /etc/mtab: No such file or directory",
+        ]
+        assert "new" in asked.names(ref, "/usr/etc")
+    daemon.request("DELETE", "/images/linked?force=1")
 
 
 def test_a_command_is_run_once(daemon: Daemon, busybox: str) -> None:

@@ -337,10 +337,11 @@ def make_root(engine: ContentParts, container: Container, where: paths.Paths) ->
     os.mkdir(made, 0o755)
     if overlay:
         os.makedirs(where.work, 0o700, exist_ok=True)
-        initlayer.fill(made, [os.path.join(engine.images.layer_root, layer) for layer in container.layers])
     else:
         engine.images.copy_layers(container.layers, made)
-        initlayer.fill(made)
-        if container.file_label:
-            selinux.relabel(os.path.realpath(made), container.file_label)
+    if container.image_id or not container.layers:  # a step of BuildKit's stands on a tree, which stays as it is
+        layers = container.layers if overlay else ()
+        initlayer.fill(made, [os.path.join(engine.images.layer_root, layer) for layer in layers])
+    if container.file_label and not overlay:
+        selinux.relabel(os.path.realpath(made), container.file_label)
     os.rename(made, where.upper)

@@ -61,7 +61,7 @@ def test_an_overlay_half_made_is_finished(where, tmp_path):
     (tmp_path / "layer").mkdir()
     images = SimpleNamespace(layer_root=str(tmp_path))
     one = container()
-    one.layers = ("layer",)
+    one.layers, one.image_id = ("layer",), "sha256:" + "a" * 64
     specify.make_root(Parts(storage="overlayfs", images=images), one, where)
     assert sorted(os.listdir(where.upper)) == [".dockerenv", "dev", "etc", "proc", "sys"]
     assert sorted(os.listdir(where.home)) == sorted(map(os.path.basename, (where.upper, where.work)))
