@@ -258,6 +258,21 @@ def test_networks_that_do_not_go_together_fail_a_start(daemon: Daemon, red: str)
         assert members(daemon, "red") == members(daemon, "none") == set()
 
 
+@pytest.mark.parametrize("of", ["bridge", "red"])
+def test_nothing_is_plugged_into_the_hosts_namespace(daemon: Daemon, red: str, of: str) -> None:
+    """Neither at create nor by a connect before the start: the host would get an address and another way out."""
+    host = on("host")
+    text = "failed to set up container networking: container sharing network namespace with another container or host"
+    with container(daemon, begin=False, **host, **endpoints(**{of: {}})) as one:
+        status, words = outcome(daemon, f"/containers/{one}/start")
+        assert (status, words[: len(text)]) == (500, text)
+        assert members(daemon, of) == set()
+    with container(daemon, begin=False, **host) as two:
+        assert connect(daemon, of, two)[0] == 400
+        daemon.begin(two)
+        assert not re.search(r"\beth\d", inside(daemon, two, "ip -o link | grep -v veth"))
+
+
 def test_the_hosts_network_cannot_be_left(daemon: Daemon) -> None:
     """Nor has it an address to show."""
     with container(daemon, **on("host")) as one:

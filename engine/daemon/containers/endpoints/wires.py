@@ -12,7 +12,7 @@ from engine.daemon.containers.endpoints import requested
 from engine.daemon.containers.record import Container
 from engine.daemon.network.record import DEFAULT, Network, Pair
 from engine.daemon.parts import EndpointParts
-from engine.errors import EngineError, NotFound
+from engine.errors import EngineError, NotFound, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.sandbox import namespaces
 from engine.settings.runtimes import OWN
@@ -51,7 +51,8 @@ class Worded:
 def networks_of(engine: EndpointParts, container: Container) -> dict[str, Network]:
     """The networks that a container is to be in, by their names in its record; NetworkMode's first, which is eth0.
 
-    Raises NotFound in docker's words; Invalid for networks that exclude each other.
+    Raises NotFound in docker's words; Invalid for networks that exclude each other, SystemFailure for what would be
+    put into the host's namespace.
     """
     started = container.state.started_ns
     found = {}
@@ -62,6 +63,8 @@ def networks_of(engine: EndpointParts, container: Container) -> dict[str, Networ
         # its name.
         known = settings["NetworkID"] if started else ""
         found[name] = engine.networks.find(known or name)
+    if container.host_config["NetworkMode"] == "host" and any(network.wired for network in found.values()):
+        raise SystemFailure(requested.SHARES_A_NETWORK)
     if len(found) < 2:
         return found
     for network in found.values():
