@@ -106,17 +106,17 @@ def _had(mount: Mount) -> int:
     except OSError as error:
         if mounts.is_unknown(error) and mount.place and not mount.subpath:
             return -1
-        raise SystemFailure(_words(mount, error)) from error
+        raise SystemFailure(words(mount, error)) from error
 
 
-def _words(mount: Mount, error: OSError) -> str:
+def words(mount: Mount, error: OSError) -> str:
     """The words for a mount that failed: for a volume with options docker uses those of its daemon."""
     if mount.kind == "image" or not mount.place:
         return mounts.mount_words(mount, error)
-    return f"error while mounting volume '{mount.place}': {volume_words(mount, error)}"
+    return f"error while mounting volume '{mount.place}': {_volume_words(mount, error)}"
 
 
-def volume_words(mount: Mount, error: OSError) -> str:
+def _volume_words(mount: Mount, error: OSError) -> str:
     """Why the file system that a volume's options name could not be mounted on its directory, `Mount.place`."""
     bits = 0
     for name in mount.flags:

@@ -90,7 +90,7 @@ ENTRYPOINT ["a", "b"]
         "/bin/sh -ec #(nop)  SHELL [/bin/sh -ec]",
         "/bin/sh -ec #(nop)  USER 33",
     ]
-    assert steps[10].startswith('/bin/sh -ec #(nop)  HEALTHCHECK &{["CMD-SHELL" "true"] "5s" "0s"')
+    assert steps[10].startswith("/bin/sh -ec #(nop)  HEALTHCHECK &{Test:[CMD-SHELL true] Interval:5s Timeout:0s")
     assert steps[12:] == [
         '/bin/sh -ec #(nop)  CMD ["/bin/sh" "-ec" "foo \\"b c\\""]',
         '/bin/sh -ec #(nop)  ENTRYPOINT ["a" "b"]',

@@ -124,7 +124,8 @@ def test_an_image_with_a_forged_history_is_not_used(builder: Daemon) -> None:
     made = build(builder, f"FROM busybox\nRUN ls /evil; : {word}\n")
     assert (made.cached, made.ran) == (0, 1) and "No such file" in made.text
     assert inspect(builder, made.image)["RootFS"]["Layers"] == inspect(builder, "busybox")["RootFS"]["Layers"]
-    health = f'/bin/sh -c #(nop)  HEALTHCHECK &{{["CMD-SHELL" "{word}"] "0s" "0s" "0s" "0s" \'\\x00\'}}'
+    times = "Interval:0s Timeout:0s StartPeriod:0s StartInterval:0s"
+    health = f"/bin/sh -c #(nop)  HEALTHCHECK &{{Test:[CMD-SHELL {word}] {times} Retries:0}}"
     other = forged(builder, "evil:2", health)
     made = build(builder, f"FROM busybox\nHEALTHCHECK CMD {word}\n")
     assert made.cached == 0 and history(builder, made.image)[0] == health

@@ -325,6 +325,9 @@ def test_a_network_disabled_has_none(daemon: Daemon) -> None:
         assert addresses(daemon, one) == {}
         settings = daemon.inspect(one)
         assert {settings[key] for key in ("HostsPath", "HostnamePath", "ResolvConfPath")} == {""}
+    with container(daemon, NetworkDisabled=True, **on("host")) as own:
+        port = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+        assert inside(daemon, own, f"ls /sys/class/net; cat {port}") == "lo\n1024"
     with container(daemon, begin=False, **on("none")) as other:
         assert daemon.inspect(other)["HostsPath"] == "", "it is made at the first start"
         daemon.begin(other)

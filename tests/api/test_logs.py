@@ -43,6 +43,18 @@ def test_no_stream_is_refused(daemon: Daemon, ended: Callable[..., str], query: 
     """The transcript, call 130."""
     answer = daemon.request("GET", f"/containers/{ended('true')}/logs{query}")
     assert (answer.status, answer.message) == (400, "must specify at least one of 'stdout' or 'stderr'")
+    missing = daemon.request("GET", f"/containers/nosuch/logs{query}")
+    assert (missing.status, missing.message) == (answer.status, answer.message)
+
+
+@pytest.mark.parametrize(
+    ("form", "version", "status"), [("x", "v1.54", 400), ("json", "v1.54", 501), ("x", "v1.53", 200)]
+)
+def test_a_form_of_logs_that_is_not_built_is_refused(
+    daemon: Daemon, ended: Callable[..., str], form: str, version: str, status: int
+) -> None:
+    path = f"/{version}/containers/{ended('true')}/logs?stdout=1&format={form}"
+    assert daemon.request("GET", path, checked=False).status == status
 
 
 def test_the_content_type_says_how_it_is_framed(daemon: Daemon, container: Callable[..., str]) -> None:

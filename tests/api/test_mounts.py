@@ -199,6 +199,15 @@ def test_a_tmpfs_has_dockers_flags_and_what_was_asked(daemon, busybox):
     assert said.endswith("700\n1777")
 
 
+def test_of_two_file_systems_in_memory_the_one_of_mounts_is_seen(daemon, busybox):
+    """At one place; the other one is below it."""
+    mount = {"Type": "tmpfs", "Target": "/t", "TmpfsOptions": {"SizeBytes": 2 << 20}}
+    asked = host(Mounts=[mount], Tmpfs={"/t": "size=1m"})
+    said = daemon.shell("cat /proc/mounts; df -k /t", HostConfig=asked)
+    assert re.findall(r"^tmpfs /t tmpfs \S+size=(\d+)k", said, re.MULTILINE) == ["1024", "2048"], said
+    assert re.search(r"^tmpfs +2048 .* /t$", said, re.MULTILINE), said
+
+
 def test_a_tmpfs_of_mounts_has_size_mode_and_options(daemon, busybox):
     options = {"SizeBytes": 2 << 20, "Mode": 0o711, "Options": [["exec"]]}
     asked = host(Mounts=[{"Type": "tmpfs", "Target": "/t", "TmpfsOptions": options}])

@@ -84,11 +84,10 @@ def test_a_file_system_is_mounted_to_be_filled_and_nowhere_else(daemon: Daemon, 
 def test_what_cannot_be_mounted_is_told_in_the_kernels_words(daemon: Daemon, volume, options: dict, text: str) -> None:
     name = volume(DriverOpts=options)
     path = daemon.request("GET", f"/volumes/{name}").json()["Mountpoint"]
-    wanted = f"failed to mount local volume: {text.format(path)}"
-    assert refused(daemon, host(Binds=[f"{name}:/etc"])) == (500, wanted)
+    wanted = f"error while mounting volume '{path}': failed to mount local volume: {text.format(path)}"
+    assert refused(daemon, host(Binds=[f"{name}:/etc"])) == (500, f"failed to populate volume: {wanted}")
     # Without anything to copy nothing is mounted before the start.
-    later = f"error while mounting volume '{path}': {wanted}"
-    assert refused(daemon, host(Binds=[f"{name}:/etc:nocopy"])) == (500, later)
+    assert refused(daemon, host(Binds=[f"{name}:/etc:nocopy"])) == (500, wanted)
 
 
 @pytest.mark.usefixtures("busybox")
@@ -98,9 +97,12 @@ def test_nfs_is_the_kernels_to_mount_or_to_refuse(daemon: Daemon, volume) -> Non
     A place that the image does not have is given nothing to copy, so there the server matters at the start alone.
     """
     options = "addr=localhost,nolock,soft,timeo=1,retrans=0,port=1,mountport=1,proto=tcp"
-    wanted = r"failed to mount local volume: mount :/x:\S+, data: addr=(127\.0\.0\.1|::1),nolock,\S+: [a-z ]+"
+    wanted = (
+        r"error while mounting volume '\S+/_data': failed to mount local volume: "
+        r"mount :/x:\S+, data: addr=(127\.0\.0\.1|::1),nolock,\S+: [a-z ]+"
+    )
     name = volume(DriverOpts=_nfs(options))
-    for place, before in (("/etc", ""), ("/v", rf"error while mounting volume '\S+/{name}/_data': ")):
+    for place, before in (("/etc", "failed to populate volume: "), ("/v", "")):
         status, text = refused(daemon, host(Binds=[f"{name}:{place}"]))
         assert status == 500 and re.fullmatch(before + wanted, text), text
     status, text = refused(daemon, host(Binds=[f"{volume(DriverOpts=_nfs('addr=nohost.invalid'))}:/v"]))

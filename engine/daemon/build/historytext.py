@@ -45,13 +45,7 @@ def _expose(command: Command, _config: Object) -> str:
 
 
 def _healthcheck(_command: Command, config: Object) -> str:
-    health = config.get("Healthcheck") or {}
-    times = [
-        f"{key}:{wording.duration(health.get(key) or 0)}"
-        for key in ("Interval", "Timeout", "StartPeriod", "StartInterval")
-    ]
-    tests = wording.plain(health.get("Test") or ())
-    return f"HEALTHCHECK {{{' '.join((f'Test:{tests}', *times))} Retries:{health.get('Retries') or 0}}}"
+    return f"HEALTHCHECK {wording.health(config)}"
 
 
 _SPECIAL: dict[type, Callable[[Command, Object], str]] = {

@@ -13,6 +13,7 @@ from engine.daemon.jsontext import Object
 SHELL = ("/bin/sh", "-c")
 _UNITS = ((3600, "h"), (60, "m"), (1, "s"))
 _SECOND = 1_000_000_000
+_TIMES = ("Interval", "Timeout", "StartPeriod", "StartInterval")
 
 
 def nothing_run(config: Object, *text: str) -> list[str]:
@@ -38,7 +39,7 @@ def of(command: Command, config: Object) -> str:
         case commands.Entrypoint():
             return f"ENTRYPOINT {quoted(config.get('Entrypoint'))}"
         case commands.Healthcheck():
-            return _health(config)
+            return f"HEALTHCHECK &{health(config)}"
         case commands.Expose():
             return " ".join(("EXPOSE", *sorted(command.ports)))
         case commands.User():
@@ -69,23 +70,13 @@ def _pairs(keyword: str, pairs: Sequence[tuple[str, str | None]]) -> str:
     return " ".join([keyword, *(name if value is None else f"{name}={value}" for name, value in pairs)])
 
 
-def _health(config: Object) -> str:
-    health = config.get("Healthcheck") or {}
-    times = " ".join(
-        f'"{duration(health.get(key) or 0)}"' for key in ("Interval", "Timeout", "StartPeriod", "StartInterval")
+def health(config: Object) -> str:
+    """A config's health check as Go's %+v prints it."""
+    check = config.get("Healthcheck") or {}
+    times = (
+        f"{key}:{duration(check.get(key) or 0)}" for key in ("Interval", "Timeout", "StartPeriod", "StartInterval")
     )
-    retries = health.get("Retries") or 0
-    return f"HEALTHCHECK &{{{quoted(health.get('Test'))} {times} '{_rune(retries)}'}}"
-
-
-def _rune(number: int) -> str:
-    """A number as Go's %q prints it: the character with that code."""
-    if 0x20 <= number < 0x7F:
-        return f"\\{chr(number)}" if chr(number) in "'\\" else chr(number)
-    escapes = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
-    if number in escapes:
-        return escapes[number]
-    return f"\\x{number:02x}" if number < 0x80 else f"\\u{number & 0xFFFF:04x}"
+    return f"{{Test:{plain(check.get('Test') or ())} {' '.join(times)} Retries:{check.get('Retries') or 0}}}"
 
 
 def duration(nanoseconds: int) -> str:

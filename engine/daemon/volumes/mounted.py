@@ -53,7 +53,7 @@ def _fill_bound(root_fd: int, place: str, mount: Mount) -> None:
     try:
         mode = os.stat(mount.source).st_mode
     except OSError as error:
-        raise SystemFailure(sources.volume_words(mount, error)) from error
+        raise SystemFailure(f"failed to populate volume: {sources.words(mount, error)}") from error
     if stat.S_ISDIR(mode):
         # A symbolic link there is the host's own, and a bind mount follows it too.
         _fill_empty(root_fd, place, os.path.realpath(mount.source), mount)
@@ -75,6 +75,6 @@ def _mount(mount: Mount) -> None:
     try:
         mounts.mount_on(place, mount)
     except OSError as error:
-        raise SystemFailure(sources.volume_words(mount, error)) from error
+        raise SystemFailure(f"failed to populate volume: {sources.words(mount, error)}") from error
     finally:
         os.close(place)

@@ -25,12 +25,12 @@ LINES = [
     (
         commands.Healthcheck(("CMD-SHELL", "true")),
         {"Healthcheck": {"Test": ["CMD-SHELL", "true"], "Interval": 5 * SECOND}},
-        'HEALTHCHECK &{["CMD-SHELL" "true"] "5s" "0s" "0s" "0s" \'\\x00\'}',
+        "HEALTHCHECK &{Test:[CMD-SHELL true] Interval:5s Timeout:0s StartPeriod:0s StartInterval:0s Retries:0}",
     ),
     (
         commands.Healthcheck(("NONE",)),
         {"Healthcheck": {"Test": ["NONE"], "Interval": 90 * SECOND, "Timeout": 1_500_000_000, "Retries": 3}},
-        'HEALTHCHECK &{["NONE"] "1m30s" "1.5s" "0s" "0s" \'\\x03\'}',
+        "HEALTHCHECK &{Test:[NONE] Interval:1m30s Timeout:1.5s StartPeriod:0s StartInterval:0s Retries:3}",
     ),
 ]
 

@@ -86,7 +86,9 @@ def sandbox_mounts(engine: MountParts, container: Container, lent: borrowing.Len
     made = [_tmpfs(requests.clean(target), text) for target, text in tmpfs.items()]
     taken = {mount.target for mount in made}
     for point in container.mounts:
-        if point["Destination"] in taken:
+        if (
+            point["Destination"] in taken and point["Type"] != "tmpfs"
+        ):  # of two file systems in memory the later is seen
             continue
         if point["Destination"] in lent:
             made.append(_of_lent(point, lent[point["Destination"]]))

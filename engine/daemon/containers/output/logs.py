@@ -9,7 +9,7 @@ from engine.daemon.containers import paths
 from engine.daemon.containers.output import logconfig
 from engine.daemon.containers.record import Container
 from engine.daemon.parts import OutputParts
-from engine.errors import Invalid, NotBuilt
+from engine.errors import NotBuilt
 from engine.late import TYPE_CHECKING, late
 from engine.logs.drivers import jsonfile
 from engine.logs.query import Query
@@ -24,10 +24,8 @@ else:
     jsonreader = late("engine.logs.jsonreader")
 
 
-def check(engine: OutputParts, container: Container, query: Query) -> None:
-    """Raise what is known before the first byte: Invalid without a stream, NotBuilt for an unreadable driver."""
-    if not query.stdout and not query.stderr:
-        raise Invalid("must specify at least one of 'stdout' or 'stderr'")
+def check(engine: OutputParts, container: Container) -> None:
+    """Raise NotBuilt for a driver that cannot be read."""
     if logconfig.form(container, engine.plugins) == NOTHING:
         raise NotBuilt("configured logging driver does not support reading")
 

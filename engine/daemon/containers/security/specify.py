@@ -92,6 +92,8 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
     if _labels_of(container)[1]:
         arranged = labels.mounted(container, arranged)
         labels.give(container, map(where_of_network.etc, files.NAMES), shared=networked is not container)
+    # A container of the host's network that has networks switched off has a namespace too, and no parameters in it.
+    parameters = _NETWORK_SYSCTLS if "net" in namespaces.own and host_config["NetworkMode"] != "host" else ()
     made = Sandbox(
         id=container.id,
         root=_root(engine, container, where),
@@ -106,7 +108,7 @@ def sandbox_of(engine: SecurityParts, container: Container, where: paths.Paths) 
         devices=() if preparing.brings_dev(container) else devices,
         masked_paths=() if privileged else tuple(host_config["MaskedPaths"] or ()),
         readonly_paths=() if privileged else tuple(host_config["ReadonlyPaths"] or ()),
-        sysctls=walls.sysctls_of(host_config, _NETWORK_SYSCTLS if "net" in namespaces.own else (), namespaces),
+        sysctls=walls.sysctls_of(host_config, parameters, namespaces),
         tty=config["Tty"],
         rows=min(host_config["ConsoleSize"][0], LARGEST_SIDE),
         columns=min(host_config["ConsoleSize"][1], LARGEST_SIDE),

@@ -14,6 +14,7 @@ from engine.daemon.api.streams import around_last
 from engine.daemon.containers.life import current
 from engine.daemon.containers.record import Container
 from engine.daemon.parts import DaemonParts
+from engine.dataclass import replace
 from engine.errors import EngineError, Invalid, NotBuilt, SystemFailure
 from engine.late import TYPE_CHECKING, late
 from engine.literals import INT64, integer, natural, quoted
@@ -59,6 +60,7 @@ else:
 # The most bytes of a body that counts as empty: an empty object and the spaces around it. Older clients send it with a
 # start, and it means nothing.
 _EMPTY_BODY = 7
+_FORMS_SINCE = (1, 54)
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
 
 
@@ -172,29 +174,35 @@ def _wait(engine: DaemonParts, request: Request, waiter: "waiting.Waiter") -> Ge
 
 def logs(engine: DaemonParts, request: Request) -> None:
     """GET /containers/{id}/logs: stream what the log driver has kept, and with `follow` the lines to come."""
-    for name in ("since", "until"):  # what is wrong with them is told before the container is looked for
-        request.query.timestamp(name)
+    query = _log_query(request)  # what is wrong with it is told before the container is looked for
     container = _container(engine, request)
-    query = _log_query(engine, container, request)
-    reading.check(engine, container, query)
+    reading.check(engine, container)
+    prefix = reading.prefix(engine, container) if request.query.flag("details") else b""
+    query = replace(query, prefix=prefix, tty=container.config["Tty"])
     follow = request.query.flag("follow")
     with request.stream(200, _stream_type(container, request)) as stream:
         chunked = stream.raw_chunks
         reading.send(engine, container, stream.fileno(), query, follow, chunked, request.query.flag("details"))
 
 
-def _log_query(engine: DaemonParts, container: Container, request: Request) -> "logs_query.Query":
+def _log_query(request: Request) -> "logs_query.Query":
     query = request.query
-    return logs_query.Query(
-        stdout=query.flag("stdout"),
-        stderr=query.flag("stderr"),
+    stdout, stderr = query.flag("stdout"), query.flag("stderr")
+    if not (stdout or stderr):
+        raise Invalid("must specify at least one of 'stdout' or 'stderr'")
+    asked = logs_query.Query(
+        stdout=stdout,
+        stderr=stderr,
         since_ns=query.timestamp("since") or 0,
         until_ns=query.timestamp("until") or 0,
         tail=_tail(query.text("tail")),
         timestamps=query.flag("timestamps"),
-        prefix=reading.prefix(engine, container) if query.flag("details") else b"",
-        tty=container.config["Tty"],
     )
+    if form := query.text("format") if request.version >= _FORMS_SINCE else "":
+        if form != "json":
+            raise Invalid("unsupported log format")
+        raise NotBuilt("logs as a stream of JSON (format=json) are not built in this engine")
+    return asked
 
 
 def _tail(text: str) -> int | None:
