@@ -16,7 +16,7 @@ from typing import Protocol
 
 from tests.api.archives import docker_archive
 from tests.comparison.step import TAR, VERSION, Step
-from tests.harness import inplace, rootfs
+from tests.harness import inplace, leaks, rootfs
 from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.http import Answer, Connection
 from tests.harness.namespaces import Namespaces
@@ -150,9 +150,9 @@ class Sides:
 
     def __init__(self, root: Path, cache: Path) -> None:
         self.root = root
-        parent = f"/comparison-{os.getpid()}"
+        self.parent = f"comparison-{os.getpid()}"
         # What the two have other defaults for is said to both.
-        options = ("--cgroup-parent", parent, "--default-cgroupns-mode", "private")
+        options = ("--cgroup-parent", f"/{self.parent}", "--default-cgroupns-mode", "private")
         options += ("--log-opt", "max-size=20m", "--log-opt", "max-file=5")
         # Debian's docker-init is a link to a program of another package; what init does is not what is compared.
         self.theirs_daemon = CurrentDockerd(root / "t", cache, (*options, "--init-path", str(INIT)))
@@ -176,3 +176,5 @@ class Sides:
         self.machine.close()
         self.theirs_daemon.close()
         shutil.rmtree(self.root, ignore_errors=True)
+        for each in leaks.cgroups_of(self.parent):
+            os.rmdir(each)
