@@ -302,7 +302,7 @@ def test_restart_starts_what_does_not_run_and_tells_what_cannot(daemon: Daemon, 
     assert daemon.request("POST", "/containers/nope/restart").message == "No such container: nope"
     two = container("nosuchcmd")
     answer = daemon.request("POST", f"/containers/{two}/restart", checked=False)
-    assert answer.status == 500 and answer.message.startswith(f"Cannot restart container {two}: ")
+    assert answer.status == 400 and answer.message.startswith(f"Cannot restart container {two}: ")
 
 
 def kept_dead(daemon: Daemon, containers: dict[str, str]) -> None:

@@ -82,7 +82,12 @@ DIFFERENCES: tuple[Meant, ...] = (
         "an interface's name that cannot be is refused before the start",
     ),
     Meant(
-        *(ANY, "status", "", r"500, ours 400: .*(looking up for (publish|expose)|format for links|invalid signal).*"),
+        *(
+            ANY,
+            "status",
+            "",
+            r"500, ours 4..: .*(looking up for \w+ |format for links|invalid signal|Cannot restart).*",
+        ),
         "a wrong value is no failure of the daemon",
     ),
     Meant(

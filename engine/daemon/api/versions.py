@@ -30,10 +30,13 @@ OLDEST_TEXT = "1.24"
 OLD_COMPOSE, OLD_COMPOSE_SPEAKS = "docker-compose/1.", "1.41"
 
 _BUILD_IDS_SINCE = (1, 30)
+# Before, the first start gave it: compose 1 connects a container that lacks it once more, and tells links only then.
+_SHORT_ALIAS_AT_CREATE = (1, 44)
 _ARCHIVE_PLATFORMS_SINCE = (1, 52)
 # The query parameters that an endpoint has not always had: route → parameter → the first version with it.
 _PARAMETERS: dict[str, dict[str, Version]] = {
     "POST /containers/create": {"platform": (1, 41)},
+    "GET /containers/{id}/logs": {"format": (1, 54)},
     "POST /images/create": {"platform": (1, 32)},
     "GET /images/json": {"shared-size": (1, 42), "manifests": (1, 47), "identity": (1, 54)},
     "POST /images/{name...}/push": {"platform": (1, 46)},
@@ -211,7 +214,7 @@ def container(version: Version, shown: Object, mac: str = "") -> Object:
             shown = {**shown, "Config": {**shown["Config"], "MacAddress": mac}}
     elif "ExposedPorts" in shown["Config"]:
         shown = {**shown, "Config": ports.with_protocols(shown["Config"])}
-    if version < (1, 45):
+    if version < (1, 45) and (version >= _SHORT_ALIAS_AT_CREATE or shown["State"]["Status"] != "created"):
         shown = _with_short_aliases(shown)
     if version < (1, 48):
         shown.pop("ImageManifestDescriptor", None)

@@ -18,7 +18,7 @@ from tests.harness.parts import Parts, container
     [
         (StartFailure(Failed("join", 0, "it has ended", 128)), SystemFailure),
         (SilentMonitor(linked=True), SystemFailure),
-        (Conflict("it is paused"), SystemFailure),
+        (Conflict("it is paused"), Conflict),
         (NotBuilt("it is not built"), NotBuilt),
     ],
 )

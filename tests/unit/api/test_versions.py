@@ -199,6 +199,9 @@ def test_a_container_s_short_id_was_one_of_its_aliases_until_1_44():
     found = versions.container((1, 44), shown)["NetworkSettings"]["Networks"]
     assert found == {"bridge": {"Aliases": None}, "net": {"Aliases": ["web", "0123456789ab"]}}
     assert versions.container((1, 45), shown)["NetworkSettings"]["Networks"] == networks
+    for status, aliases in (("created", ["web"]), ("running", ["web", "0123456789ab"])):
+        older = versions.container((1, 43), {**shown, "State": {"Status": status}})
+        assert older["NetworkSettings"]["Networks"]["net"]["Aliases"] == aliases
     assert networks["net"]["Aliases"] == ["web"]
 
 

@@ -60,7 +60,6 @@ else:
 # The most bytes of a body that counts as empty: an empty object and the spaces around it. Older clients send it with a
 # start, and it means nothing.
 _EMPTY_BODY = 7
-_FORMS_SINCE = (1, 54)
 _NO_BODY = "starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24"
 
 
@@ -198,7 +197,7 @@ def _log_query(request: Request) -> "logs_query.Query":
         tail=_tail(query.text("tail")),
         timestamps=query.flag("timestamps"),
     )
-    if form := query.text("format") if request.version >= _FORMS_SINCE else "":
+    if form := query.text("format"):
         if form != "json":
             raise Invalid("unsupported log format")
         raise NotBuilt("logs as a stream of JSON (format=json) are not built in this engine")

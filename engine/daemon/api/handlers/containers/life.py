@@ -11,7 +11,7 @@ from engine.daemon.containers.verbs import prune as pruning
 from engine.daemon.containers.verbs import rename as renaming
 from engine.daemon.containers.verbs import restart as restarting
 from engine.daemon.parts import DaemonParts
-from engine.errors import EngineError, Invalid, NotBuilt, SystemFailure
+from engine.errors import EngineError, Invalid, SystemFailure
 
 
 def restart(engine: DaemonParts, request: Request) -> Response:
@@ -22,7 +22,8 @@ def restart(engine: DaemonParts, request: Request) -> Response:
     try:
         restarting.restart(engine, container, query.text("signal") or None, timeout)
     except EngineError as error:
-        kind = NotBuilt if isinstance(error, NotBuilt) else SystemFailure  # dockerd tells all with 500
+        # Subclasses of SystemFailure may need more arguments than the text, so they become a plain SystemFailure.
+        kind = SystemFailure if isinstance(error, SystemFailure) else type(error)
         raise kind(f"Cannot restart container {reference}: {error}") from error
     return Empty()
 
