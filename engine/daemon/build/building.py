@@ -7,6 +7,7 @@ from engine.daemon.build import bases, namedcontexts, stages, steps
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context
+from engine.daemon.build.dialect import CLASSIC, Dialect
 from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.graph.work import Caller
@@ -192,7 +193,9 @@ class Build:
         return image
 
 
-def prepare(dockerfile_text: bytes, name: str, options: Options) -> tuple[Dockerfile, Plan, Arguments]:
+def prepare(
+    dockerfile_text: bytes, name: str, options: Options, dialect: Dialect = CLASSIC
+) -> tuple[Dockerfile, Plan, Arguments]:
     """Parse the Dockerfile, declare the ARGs before the first FROM, and plan the stages. Raises Invalid.
 
     This finds all errors that can be found before the first step.
@@ -202,7 +205,7 @@ def prepare(dockerfile_text: bytes, name: str, options: Options) -> tuple[Docker
     stage = options.target or stages.last_name(dockerfile)
     automatic = scope.platform_arguments(str(platforms.host()), str(target), stage)
     given = {name: value for name in automatic if (value := options.args.get(name)) is not None}
-    arguments = Arguments(options.args, automatic | given)
+    arguments = Arguments(options.args, automatic | given, dialect)
     for instruction in dockerfile.instructions:
         if instruction.keyword == "FROM":
             break
@@ -214,16 +217,14 @@ def prepare(dockerfile_text: bytes, name: str, options: Options) -> tuple[Docker
 
 
 def _declare_before(instruction: Instruction, arguments: Arguments, escape: str) -> None:
-    seen = arguments.of_from()
-    command = instructions.read(
-        instruction,
-        lambda text: words.expand(text, seen, escape),
-        lambda text: words.expand_list(text, seen, escape),
-        escape,
-    )
+    def expand(text: str) -> str:
+        return words.expand(text, arguments.of_from(), escape)
+
+    in_turn = arguments.dialect.arguments_in_turn
+    command = instructions.read(instruction, None if in_turn else expand)
     assert isinstance(command, commands.Arg)  # the keyword is ARG
     for name, default in command.pairs:
-        arguments.declare_before(name, default)
+        arguments.declare_before(name, arguments.value(name, default, expand) if in_turn else default)
 
 
 def _with_labels(plan: Plan, labels: dict[str, str]) -> Plan:

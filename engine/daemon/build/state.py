@@ -6,6 +6,7 @@ serves all of them.
 """
 
 import time
+from collections.abc import Callable
 
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.graph.keeper import Keeper
@@ -71,6 +72,8 @@ class State:
         found = self.environment()
         self.arguments.growth.take(len(found))
         seen = words.Counted(found, self.arguments.growth)
+        if instruction.keyword == "ARG" and self.arguments.dialect.arguments_in_turn:
+            return self._arguments(instruction, found, lambda text: words.expand(text, seen, escape))
         return instructions.read(
             instruction,
             lambda text: words.expand(text, seen, escape),
@@ -78,6 +81,18 @@ class State:
             escape,
             lambda text: words.expand_raw(text, seen, escape),
         )
+
+    def _arguments(self, instruction: Instruction, seen: dict[str, str], expand: Callable[[str], str]) -> commands.Arg:
+        """An ARG with the values that its names get, of which each sees those before it. seen: what `expand` looks into"""
+        command = instructions.read(instruction)
+        assert isinstance(command, commands.Arg)  # as the keyword says
+        pairs: list[tuple[str, str | None]] = []
+        for name, default in command.pairs:
+            value = self.arguments.value(name, default, expand)
+            if value is not None:
+                seen[name] = value
+            pairs.append((name, value))
+        return commands.Arg(tuple(pairs))
 
     def configure(self, command: Command) -> None:
         """Take up a command that changes only the config (WORKDIR among them: its path). Raises Invalid."""
@@ -88,6 +103,8 @@ class State:
         if isinstance(command, commands.Maintainer):
             self.author = command.name
             return
+        if isinstance(command, commands.Env) and self.arguments.dialect.arguments_in_turn:
+            self.arguments.hide(name for name, _ in command.pairs)
         config = dict(self.config)
         configure.apply(config, command, cmd_set=self.command_set)
         for key, value in config.items():
@@ -103,16 +120,24 @@ class State:
             self.config["Env"] = [*env, f"PATH={_DEFAULT_PATH}"]
 
     def environment(self) -> dict[str, str]:
-        """The variables that a step's words see.
+        """The variables that a step's words see."""
+        return {**self._own(), **self.visible()}
 
-        A variable of ENV takes precedence over an argument of the same name.
-        """
-        own: dict[str, str] = {}
+    def visible(self) -> dict[str, str]:
+        """The arguments that no variable of ENV hides."""
+        found = self.arguments.visible()
+        if self.arguments.dialect.arguments_in_turn:
+            return found
+        own = self._own()
+        return {name: value for name, value in found.items() if name not in own}
+
+    def _own(self) -> dict[str, str]:
+        found: dict[str, str] = {}
         for entry in self.config.get("Env") or ():
             name, equals, value = entry.partition("=")
             if equals:
-                own.setdefault(name, value)
-        return {**self.arguments.visible(), **own}
+                found.setdefault(name, value)
+        return found
 
     @property
     def identity(self) -> str:

@@ -71,19 +71,19 @@ class AskedRun:
 def asked_run(around: Surroundings, state: State, command: commands.Run) -> AskedRun:
     """A RUN with its words and mounts resolved. Raises Invalid for what cannot be, and what `source` raises."""
     argv, program = _argv(state, command)
-    own = {entry.partition("=")[0] for entry in state.config.get("Env") or ()}
-    arguments = {name: value for name, value in state.arguments.visible().items() if name not in own}
-    state.arguments.growth.take(sum(len(name) + len(value) for name, value in arguments.items()))
-    shown = sorted(state.arguments.shown(arguments))
-    words = [f"|{len(shown)}", *(f"{name}={arguments[name]}" for name in shown), *argv] if arguments else argv
+    arguments, proxies = state.visible(), state.arguments.proxies()
+    given = arguments | proxies
+    state.arguments.growth.take(sum(len(name) + len(value) for name, value in given.items()))
+    words = [*state.arguments.history(arguments, state.environment()), *argv]
     network = command.network if command.network != "default" else around.host.get("NetworkMode", "default")
     inputs: list[Input] = []
     mounts = tuple(_mount(around, state, mount, inputs) for mount in command.mounts)
-    env = (*(state.config.get("Env") or ()), *(f"{name}={arguments[name]}" for name in sorted(arguments)))
+    own = (entry for entry in state.config.get("Env") or () if entry.partition("=")[0] not in given)
+    env = (*own, *(f"{name}={given[name]}" for name in sorted(given)))
     asked = Command(
         argv=argv,
         env=env,
-        unknown=frozenset(arguments) - frozenset(shown),
+        unknown=frozenset(given) - frozenset(state.arguments.shown(arguments)),
         workdir=state.config.get("WorkingDir") or "/",
         user=state.config.get("User") or "",
         network=_NETWORKS.get(network, network),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.daemon.build import building, finishing, mirrors, scantargets
 from engine.daemon.build.converting import Built, Conversion, names_of
+from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.graph.node import Node, reachable
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.solver import Solver
@@ -185,7 +186,7 @@ def _converted(
     output: told.Vertices,
 ) -> Conversion:
     """The Dockerfile for one platform, converted to its last stage. several: it is one of several"""
-    dockerfile, plan, arguments = building.prepare(text, options.dockerfile, options)
+    dockerfile, plan, arguments = building.prepare(text, options.dockerfile, options, BUILDKIT)
     wanted = platforms.parse(options.platform) if options.platform else platforms.host()
     prefix = str(wanted) if several else ""
     conversion = Conversion(dockerfile, plan, arguments, options, local, named.find, wanted, prefix)

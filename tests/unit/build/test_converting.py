@@ -6,6 +6,7 @@ import pytest
 
 from engine.daemon.build import building, historytext
 from engine.daemon.build.converting import Base, Built, Conversion, names_of
+from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.graph.node import Node, reachable
 from engine.daemon.build.localtree import Loading, Local
 from engine.daemon.build.options import Options
@@ -23,7 +24,7 @@ HOST = platforms.host()
 def converted(text: str, config: Object | None = None, prefix: str = "", **options: object) -> tuple[Conversion, Built]:
     """The conversion of a Dockerfile whose base images have this config."""
     chosen = Options(**options)
-    dockerfile, plan, arguments = building.prepare(text.encode(), "Dockerfile", chosen)
+    dockerfile, plan, arguments = building.prepare(text.encode(), "Dockerfile", chosen, BUILDKIT)
     local = Local(-1, "context")
     local.loading = Node(Loading(local, lambda: -1)).output()
 
@@ -96,8 +97,8 @@ def test_arguments_reach_a_command_and_its_history() -> None:
     operation = built.tree.node.operation
     assert isinstance(operation, Running)
     assert {"v=9", "w=3", "http_proxy=p"} <= set(operation.command.env)
-    assert operation.command.unknown == {"http_proxy"}
-    assert built.entries[-1].created_by == "RUN |1 v=9 /bin/sh -c x # buildkit"
+    assert operation.command.unknown == {"http_proxy", "HTTP_PROXY"}
+    assert built.entries[-1].created_by == "RUN |2 v=9 w=3 /bin/sh -c x # buildkit"
 
 
 def test_secrets_and_proxies_are_no_part_of_what_a_command_is() -> None:
@@ -132,7 +133,7 @@ def test_no_cache_is_for_all_stages_or_for_some() -> None:
     ],
 )
 def test_a_fault_belongs_to_its_line(text: str, line: int, words: str) -> None:
-    dockerfile, plan, arguments = building.prepare(text.encode(), "Dockerfile", Options())
+    dockerfile, plan, arguments = building.prepare(text.encode(), "Dockerfile", Options(), BUILDKIT)
 
     def find(name: str, _platform: str) -> Base:
         if name == "absent":

@@ -1,0 +1,106 @@
+"""The rules in which the two builders differ: each row of the table, on both sides."""
+
+import pytest
+
+from engine.daemon.build import building, stepnodes
+from engine.daemon.build.dialect import BUILDKIT, CLASSIC, Dialect
+from engine.daemon.build.localtree import Local
+from engine.daemon.build.options import Options
+from engine.daemon.build.state import State
+from engine.daemon.build.stepnodes import AskedRun, Surroundings
+from engine.daemon.dockerfile import commands
+from engine.daemon.images import platform as platforms
+from engine.errors import Invalid
+
+
+def run(dialect: Dialect, text: str, env: tuple[str, ...] = (), **args: str | None) -> AskedRun:
+    """The last RUN of a Dockerfile of one stage, whose base has these variables."""
+    dockerfile, plan, arguments = building.prepare(text.encode(), "Dockerfile", Options(args=args), dialect)
+    state = State(arguments.of_stage(), platforms.host(), dockerfile.escape)
+    state.config = {"Env": list(env)}
+    for instruction in plan.every[0].steps:
+        command = state.read(instruction, "\\")
+        if isinstance(command, commands.Run):
+            around = Surroundings(Local(-1, "context"), lambda _name: None, {})
+            asked = stepnodes.asked_run(around, state, command)
+        else:
+            state.configure(command)
+    return asked
+
+
+# (Dockerfile after its FROM, arguments of the client, what X is with the classic builder, and with BuildKit)
+ARGUMENTS: tuple[tuple[str, dict[str, str | None], str | None, str | None], ...] = (
+    ("ENV X=env\nARG X=arg", {}, "env", "arg"),
+    ("ENV X=env\nARG X", {}, "env", "env"),
+    ("ENV X=env\nARG X", {"X": "given"}, "env", "given"),
+    ("ARG X=arg\nENV X=env", {"X": "given"}, "env", "env"),
+    ("ARG X=1\nENV X=2\nARG X=3", {}, "2", "3"),
+    ("ARG X=1\nARG X=2", {}, "2", "2"),
+    ("ARG X=1\nARG X=${X}2", {}, "12", "12"),
+    ("ARG X=2\nARG X", {}, None, "2"),
+    ("ARG A=1 X=${A}2", {}, "2", "12"),
+    ("ARG A=1 X=${A}2", {"A": "g"}, "2", "g2"),
+    ("ARG X=def", {"X": ""}, "", ""),
+    ("ARG X=${V:?needed}", {"X": "given"}, "refused", "given"),
+    ("ARG X=${V:?needed}", {}, "refused", "refused"),
+    ("ARG BASE=arg\nENV X=$BASE", {}, "base", "arg"),
+    ("ARG N=X\nARG $N=1", {}, "1", None),
+    ("ARG X", {"X": None}, None, None),
+)
+
+
+@pytest.mark.parametrize(("text", "given", "classic", "buildkit"), ARGUMENTS)
+def test_arguments_in_turn(text: str, given: dict[str, str | None], classic: str | None, buildkit: str | None) -> None:
+    for dialect, expected in ((CLASSIC, classic), (BUILDKIT, buildkit)):
+        try:
+            env = run(dialect, f"FROM b\n{text}\nRUN x", ("BASE=base",), **given).command.env
+        except Invalid:
+            assert expected == "refused"
+            continue
+        assert [entry for entry in env if entry.startswith("X=")] == ([] if expected is None else [f"X={expected}"])
+
+
+def test_arguments_in_turn_before_the_first_from() -> None:
+    text = "ARG A=1 B=${A}2\nARG X=${V:?needed}\nFROM b\nARG B\nARG X\nRUN x"
+    assert {"B=12", "X=given"} <= set(run(BUILDKIT, text, X="given").command.env)
+    with pytest.raises(Invalid, match="needed"):
+        run(CLASSIC, text, X="given")
+    assert "B=2" in run(CLASSIC, text.replace(":?", ":-"), X="given").command.env
+
+
+def test_arguments_in_turn_replace_a_variable_of_the_base() -> None:
+    text = "FROM b\nARG PATH=\nRUN x"
+    assert run(BUILDKIT, text, ("PATH=/bin",)).command.env == ("PATH=",)
+    assert run(CLASSIC, text, ("PATH=/bin",)).command.env == ("PATH=/bin",)
+
+
+def test_arguments_in_turn_are_told_in_the_order_of_the_file() -> None:
+    text = "FROM b\nARG z v=1\nARG w=2\nENV w=3\nARG v=4\nRUN x"
+    assert run(BUILDKIT, text).shown == "|3 z= v=4 w=3 /bin/sh -c x"
+    assert run(CLASSIC, text).shown == "|1 v=4 /bin/sh -c x"
+
+
+def test_proxies_twice() -> None:
+    text = "FROM b\nENV https_proxy=own\nENV SEEN=[$http_proxy]\nRUN x"
+    given = {"http_proxy": "h", "HTTPS_PROXY": "s", "no_proxy": ""}
+    asked = run(BUILDKIT, text, **given)
+    both = {"http_proxy=h", "HTTP_PROXY=h", "HTTPS_PROXY=s", "https_proxy=s"}
+    assert set(asked.command.env) == {*both, "SEEN=[]"}
+    assert asked.command.unknown == {each.partition("=")[0] for each in both}
+    assert asked.shown == "/bin/sh -c x"
+    asked = run(CLASSIC, text, **given)
+    assert set(asked.command.env) == {"SEEN=[h]", "https_proxy=own", "http_proxy=h", "HTTPS_PROXY=s", "no_proxy="}
+
+
+def test_proxies_twice_that_an_arg_names_decide_the_outcome() -> None:
+    asked = run(BUILDKIT, "FROM b\nARG http_proxy\nRUN x $http_proxy", http_proxy="h")
+    assert set(asked.command.env) == {"http_proxy=h", "HTTP_PROXY=h"} and asked.command.unknown == {"HTTP_PROXY"}
+    assert asked.shown == "|1 http_proxy=h /bin/sh -c x $http_proxy"
+
+
+def test_each_row_has_a_test_of_both_sides_and_a_source() -> None:
+    for row in Dialect.__annotations__:
+        assert any(name.startswith(f"test_{row}") for name in globals()), row
+        assert f"{row}:" in (Dialect.__doc__ or "")
+        assert getattr(CLASSIC, row) != getattr(BUILDKIT, row), row
+    assert (Dialect.__doc__ or "").count("Source: ") >= len(Dialect.__annotations__)
