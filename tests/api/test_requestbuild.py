@@ -20,10 +20,14 @@ LONG = 60
 
 def ask(daemon: Daemon, files: dict[str, str] | str, **query: object) -> Answer:
     """Build a context."""
-    given = {"Dockerfile": files} if isinstance(files, str) else files
+    return ask_with(daemon, context({"Dockerfile": files} if isinstance(files, str) else files), **query)
+
+
+def ask_with(daemon: Daemon, body: bytes, **query: object) -> Answer:
+    """Build a context that is packed already."""
     words = urlencode([("version", "2"), *query.items()], doseq=True)
     with daemon.connection(LONG) as connection:
-        return connection.request("POST", f"/build?{words}", context(given), TAR)
+        return connection.request("POST", f"/build?{words}", body, TAR)
 
 
 def events(answer: Answer) -> list[StatusResponse]:

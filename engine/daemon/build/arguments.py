@@ -1,8 +1,8 @@
 """Build arguments (ARG, --build-arg): which a step sees, their values, and which of the client's no ARG has named.
 
 Pure. An ARG before the first FROM serves the FROMs, and each stage that names it in an ARG again. An ARG of a stage
-serves the steps that follow it. The proxy arguments need no ARG, and are no part of an image's history. In what else the
-two builders differ stands in `dialect`.
+serves the steps that follow it. The proxy arguments need no ARG, and are no part of an image's history. The rules in
+which the two builders differ stand in `dialect`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -22,7 +22,7 @@ from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
-from engine.dataclass import dataclass, field, replace
+from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid
 from engine.literals import natural
 
@@ -204,7 +204,6 @@ class Conversion:
         if isinstance(command, commands.Add):
             command = self.options.policy.added(command)
         request, urls, checksum = stepnodes.asked_copy(built.state, command)
-        request = replace(request, own_unpacked=True)
         source = None
         if isinstance(command, commands.Copy) and command.from_:
             source = self._source(command.from_)

@@ -5,11 +5,11 @@ follow each other on one tree make one layer.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from engine.daemon.build import fileedits, rewriting, treecopy
-from engine.daemon.build.copying import prepare
-from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.copying.digests import Digester
+from engine.daemon.build.copying.request import Request
 from engine.daemon.build.fileedits import Attributes
 from engine.daemon.build.graph.node import Value, digest
 from engine.daemon.build.graph.snapshot import Snapshot
@@ -17,7 +17,7 @@ from engine.daemon.build.graph.work import Work
 from engine.daemon.build.treecopy import Copied
 from engine.daemon.images.layers import merged
 from engine.dataclass import dataclass
-from engine.errors import Invalid, NotFound
+from engine.errors import Invalid
 from engine.kernel import reasons
 from engine.literals import natural
 from engine.sandbox import users
@@ -25,7 +25,7 @@ from engine.sandbox import users
 NOTHING = -1
 """In the place of an input or an output: none."""
 _PASSWD, _GROUP = "/etc/passwd", "/etc/group"
-_MOST_ID = (1 << 32) - 2
+_MOST_ID, _MOST_NUMBER = (1 << 32) - 2, (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,12 @@ class FileActions:
         found: list[Value] = []
         for each in self._actions:
             if isinstance(each.does, Copied) and 0 <= each.source < self._inputs:
-                found.append(_contents(work, inputs[each.source], each.does))
+                layers, digester = (
+                    inputs[each.source].layers,
+                    Digester(Request((), "/", keep_owners=True, check=work.check)),
+                )
+                with merged.held(work.engine.images.layer_root, layers) as root:
+                    found.append(contents(root, each.does, digester))
         used = sorted({number for each in self._actions for number in (each.tree, *each.named())})
         trees = [inputs[number].chain for number in used if 0 <= number < self._inputs]
         return digest("files", self._inputs, [each.decides() for each in self._actions], found, trees)
@@ -166,14 +171,19 @@ class FileActions:
                     roots[number] = stack.enter_context(merged.held(layer_root, trees[number].layers))
                 return roots[number]
 
-            steps = [_step(each, root_of, work.check) for each in actions]
+            return done(work, trees[below], actions, root_of)
 
-            def act(root: int) -> None:
-                for step in steps:
-                    work.check()
-                    step(root)
 
-            return rewriting.rewritten(work, trees[below], act)
+def done(work: Work, tree: Snapshot, actions: Sequence[Action], root_of: Callable[[int], int]) -> Snapshot:
+    """A tree with these actions done to it, in one layer. root_of: the descriptor of a tree by its number"""
+    steps = [_step(each, root_of, work.check) for each in actions]
+
+    def act(root: int) -> None:
+        for step in steps:
+            work.check()
+            step(root)
+
+    return rewriting.rewritten(work, tree, act)
 
 
 def _step(action: Action, root_of: Callable[[int], int], check: Callable[[], None]) -> Callable[[int], None]:
@@ -209,19 +219,22 @@ def _worded(what: str, path: str, act: Callable[[int], None]) -> Callable[[int],
 def _owner(action: Action, root_of: Callable[[int], int]) -> tuple[int, int] | None:
     """uid and gid of what is made; None where the action names neither.
 
-    As with BuildKit, a user brings the group of the same number, or of his entry, and who is not known is root.
+    As with BuildKit, a user brings the group of the same number, or of his entry; who is not known is root, and a group
+    that is not known changes nothing.
     """
     user, group = action.user, action.group
     if user is None and group is None:
         return None
-    both = (user or 0, user or 0) if not isinstance(user, Named) else _entry(user, root_of, _PASSWD, 2)
-    if group is None:
-        return both
-    return both[0], group if isinstance(group, int) else _entry(group, root_of, _GROUP, 1)[0]
+    both = (user or 0, user or 0) if not isinstance(user, Named) else _entry(user, root_of, _PASSWD, 2) or (0, 0)
+    if isinstance(group, Named):
+        return both[0], (_entry(group, root_of, _GROUP, 1) or both)[-1]
+    return both[0], both[1] if group is None else group
 
 
-def _entry(who: Named, root_of: Callable[[int], int], path: str, count: int) -> tuple[int, int]:
-    """The numbers of an entry, as many as there are; zeros for nobody known. Raises Invalid."""
+def _entry(who: Named, root_of: Callable[[int], int], path: str, count: int) -> tuple[int, int] | None:
+    """The numbers of an entry, as many as there are; None for nobody known. Raises Invalid."""
+    if who.tree == NOTHING:
+        raise Invalid(f"invalid {'user' if path == _PASSWD else 'group'} index {NOTHING}")
     try:
         text = users.read(root_of(who.tree), path)
     except OSError as error:
@@ -231,28 +244,24 @@ def _entry(who: Named, root_of: Callable[[int], int], path: str, count: int) -> 
         if fields[0] == who.name and len(fields) >= 2 + count:
             numbers = [natural(field, _MOST_ID) or 0 for field in fields[2 : 2 + count]]
             return numbers[0], numbers[-1]
-    return 0, 0
+    return None
 
 
-def _contents(work: Work, tree: Snapshot, asked: Copied) -> list[Value]:
-    """Digests of the files that are copied, without their times."""
+def contents(root: int, asked: Copied, digester: Digester) -> list[Value]:
+    """Digests of the files that are copied, without their times. Raises NotFound, Invalid."""
+    made: list[Value] = []
+    fileedits.explained("copy", asked.source, lambda: made.extend(treecopy.digested(root, asked, digester)))
+    return made
 
-    def digests(root: int) -> Iterator[str]:
-        base = Base((), work.engine.images.layer_root, work.scratch)
-        for path, name in treecopy.selected(root, asked):
-            if fileedits.look(root, path) is None:
-                raise NotFound(f"lstat {asked.source}: no such file or directory")
-            if fileedits.is_pattern(path):  # which the digester would take for one
-                yield tree.chain
-                continue
-            request = Request(
-                (path or ".",), "/", exclude=asked.exclude, keep_owners=True, shown="copy", check=work.check
-            )
-            yield f"{name} {prepare.prepare(root, request, base).digest}"
 
-    def found(root: int) -> list[Value]:
-        made: list[Value] = []
-        fileedits.explained("copy", asked.source, lambda: made.extend(digests(root)))
-        return made
+def owners(chown: str, tree: int = NOTHING) -> tuple[int | Named | None, int | Named | None]:
+    """User and group of a Dockerfile's --chown. tree: that knows names. Source: buildkit, client/llb/fileop.go"""
+    user, _, group = chown.partition(":")
+    return _who(user, tree) if chown else None, _who(group, tree) if group else None
 
-    return merged.within(work.engine.images.layer_root, tree.layers, found)
+
+def _who(text: str, tree: int) -> int | Named:
+    if text == "root":
+        return 0
+    number = natural(text.removeprefix("-"), _MOST_NUMBER)
+    return Named(text, tree) if number is None else 0 if text.startswith("-") else number

@@ -102,7 +102,8 @@ def make_directories(root: int, whole: str, mode: int, given: Attributes) -> lis
             _make_one(root, here, mode, given)
             made.append(here)
         elif not stat.S_ISDIR(found.st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), here)
+            below = parts[count : count + 1]
+            raise Invalid(f"{'lstat' if below else 'mkdir'} /{'/'.join((here, *below))}: not a directory")
     return made
 
 
@@ -208,7 +209,9 @@ def matches(root: int, pattern: str, follow: bool) -> Iterator[str]:
     start = real(root, base) if follow else real_place(root, base) if base else ""
     wanted = Pattern("/".join(parts[fixed:]))
     found = look(root, start)
-    if found is None or not stat.S_ISDIR(found.st_mode):
+    if found is None:
+        raise NotFound(f"lstat /{base}: no such file or directory")
+    if not stat.S_ISDIR(found.st_mode):
         return
     top = open_beneath(root, start or ".", _DIRECTORY, no_symlinks=True)
 

@@ -83,7 +83,7 @@ class State:
         )
 
     def _arguments(self, instruction: Instruction, seen: dict[str, str], expand: Callable[[str], str]) -> commands.Arg:
-        """An ARG with the values that its names get, of which each sees those before it. seen: what `expand` looks into"""
+        """An ARG with the values that its names get; each sees those before it. seen: what `expand` looks into"""
         command = instructions.read(instruction)
         assert isinstance(command, commands.Arg)  # as the keyword says
         pairs: list[tuple[str, str | None]] = []

@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Callable
 
 from engine.daemon.build import wording
-from engine.daemon.build.copies import Copying
+from engine.daemon.build.copies import Copying, Packing
 from engine.daemon.build.copying import fetching
 from engine.daemon.build.copying.prepare import Prepared
 from engine.daemon.build.copying.request import Request
@@ -216,12 +216,17 @@ def copy_node(
     checksum: str = "",
     prepared: Prepared | None = None,
 ) -> Node:
-    """The node of a COPY or an ADD. source: the tree that is copied from, None for the context"""
+    """The node of a COPY or an ADD. source: the tree that is copied from, None for the context
+
+    prepared: the sources as the classic builder has digested them, None for BuildKit's copy
+    """
     local = None if request.keep_owners else around.context
     inputs = [base] if source is None else [base, source]
     if local is not None and local.loading is not None:
         inputs.append(local.loading)
-    return Node(Copying(request, title, local, urls, checksum, prepared), inputs, title, around.fresh)
+    if prepared is not None:
+        return Node(Packing(request, title, local, prepared), inputs, title, around.fresh)
+    return Node(Copying(request, title, local, urls, checksum), inputs, title, around.fresh)
 
 
 def directory_node(around: Surroundings, base: Input, path: str, title: str, user: str = "") -> Node:

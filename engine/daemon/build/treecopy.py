@@ -6,6 +6,7 @@ but regular files is opened, and a source of any depth takes a bounded number of
 
 import errno
 import io
+import itertools
 import os
 import posixpath
 import stat
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterator
 
 from engine.daemon.build import fileedits
 from engine.daemon.build.copying import archives, permissions, walking
+from engine.daemon.build.copying.digests import Digester
+from engine.daemon.build.copying.sources import AbsentSource
 from engine.daemon.build.fileedits import Attributes
 from engine.daemon.dockerfile.ignore import Ignore
 from engine.daemon.images.layers import storage
@@ -35,6 +38,7 @@ _LOOK_EACH = 100  # files between two looks at the room on the disk
 class Copied:
     """What is copied, and how: the fields of LLB's FileActionCopy, by their own names.
 
+    required: paths that must be there, whatever the patterns take
     mode: of all that is copied, None: as it was; mode_text: the same in words, as of chmod(1), empty for none
     """
 
@@ -50,6 +54,7 @@ class Copied:
     empty_wildcard: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     replace: bool = False
 
 
@@ -66,6 +71,9 @@ def selected(source: int, asked: Copied) -> Iterator[tuple[str, str]]:
 
     The name is empty for what goes into that directory itself. Raises NotFound, OSError.
     """
+    for path in asked.required:
+        if fileedits.look(source, fileedits.real_place(source, path)) is None:
+            raise _absent(path)
     text = _cleaned(asked.source)
     place = fileedits.real if asked.follow else fileedits.real_place
     if not (asked.wildcard and fileedits.is_pattern(text)):
@@ -77,6 +85,63 @@ def selected(source: int, asked: Copied) -> Iterator[tuple[str, str]]:
         yield place(source, path), posixpath.basename(path)
     if not found and not asked.empty_wildcard:
         raise NotFound(f"{text} not found")
+
+
+def digested(source: int, asked: Copied, digester: Digester) -> Iterator[str]:
+    """Digests of what is copied: of each path at which the copy begins one. Raises NotFound, OSError."""
+    for path, name in selected(source, asked):
+        found = fileedits.look(source, path)
+        if found is None:
+            raise _absent(asked.source)
+        directory = stat.S_ISDIR(found.st_mode)
+        first = [] if directory and asked.contents else [(*fileedits.parent(source, path), name)] if path else []
+        top = open_beneath(source, path, _DIRECTORY, no_symlinks=True) if directory and path else source
+        try:
+            below = (
+                ((above, last, f"{name}/{path}") for above, last, path, _ in _taken(top, asked)) if directory else ()
+            )
+            yield digester.members(name, itertools.chain(first, below))
+        finally:
+            for above in {top, *(each[0] for each in first)} - {source}:
+                os.close(above)
+
+
+def _absent(path: str) -> AbsentSource:
+    clean = posixpath.normpath(f"/{path.lstrip('/')}")
+    return AbsentSource(f"lstat {clean}: no such file or directory", clean[1:])
+
+
+def _taken(top: int, asked: Copied) -> Iterator[tuple[int, str, str, os.stat_result]]:
+    """What the patterns take of a directory's members: its open directory, its name there, its path, and its status.
+
+    A directory that they do not take comes once something below it is taken.
+    """
+    include = Ignore("\n".join(asked.include)) if asked.include else None
+    exclude = Ignore("\n".join(asked.exclude)) if asked.exclude else None
+    waiting: dict[str, os.stat_result] = {}
+
+    def is_taken(path: str, is_directory: bool) -> bool:
+        left_out = exclude is not None and exclude.matches(path, is_directory)
+        return not left_out and (include is None or include.matches(path, is_directory))
+
+    def choose(path: str, is_directory: bool) -> tuple[bool, bool]:
+        enters = exclude is None or exclude.takes_back or not exclude.matches(path, is_directory)
+        return is_directory or is_taken(path, False), enters
+
+    for member in walking.members(top, choose):
+        found = os.stat(member.name, dir_fd=member.parent, follow_symlinks=False)
+        if member.is_directory and not is_taken(member.path, True):
+            waiting[member.path] = found
+            continue
+        parts = member.path.split("/")
+        for above in ("/".join(parts[:count]) for count in range(1, len(parts))):
+            if above in waiting:
+                parent, name = fileedits.parent(top, above)
+                try:
+                    yield parent, name, above, waiting.pop(above)
+                finally:
+                    os.close(parent)
+        yield member.parent, member.name, member.path, found
 
 
 def _cleaned(path: str) -> str:
@@ -94,8 +159,6 @@ class _Copying:
         self._source, self._root = source, root
         self._asked, self._given, self._check = asked, given, check
         self._mode = permissions.parse(asked.mode_text) if asked.mode_text else None
-        self._include = Ignore("\n".join(asked.include)) if asked.include else None
-        self._exclude = Ignore("\n".join(asked.exclude)) if asked.exclude else None
         self._links: dict[tuple[int, int], str] = {}
         self._times: list[tuple[str, int]] = []  # of directories, set when nothing more is put into them
         self._count = 0
@@ -119,9 +182,9 @@ class _Copying:
         """Copy one path of the source, and all that is below it. name: what it is called in a directory"""
         found = fileedits.look(self._source, path)
         if found is None:
-            raise NotFound(f"lstat {self._asked.source}: no such file or directory")
+            raise _absent(self._asked.source)
         ensured = destination if destination.endswith(("/", "/.")) else posixpath.dirname(destination)
-        self._lead(fileedits.real(self._root, ensured))
+        self._lead(fileedits.real(self._root, ensured), self._asked.mode)
         target = fileedits.real(self._root, posixpath.normpath(destination))
         there = fileedits.look(self._root, target)
         directory = stat.S_ISDIR(found.st_mode)
@@ -130,13 +193,14 @@ class _Copying:
         )
         if within:
             target = f"{target}/{name}".strip("/")
-        self._lead(target if self._asked.contents and directory and there is None else posixpath.dirname(target))
+        above = target if self._asked.contents and directory and there is None else posixpath.dirname(target)
+        self._lead(above, self._asked.mode)
         if not directory:
-            above, name = fileedits.parent(self._source, path)
+            parent, name = fileedits.parent(self._source, path)
             try:
-                self._one(above, name, found, target)
+                self._one(parent, name, found, target)
             finally:
-                os.close(above)
+                os.close(parent)
             return
         top = open_beneath(self._source, path or ".", _DIRECTORY, no_symlinks=True)
         try:
@@ -145,52 +209,24 @@ class _Copying:
         finally:
             os.close(top)
 
-    def _lead(self, path: str) -> None:
-        mode = _DEFAULT_MODE if self._asked.mode is None else self._asked.mode & 0o7777
+    def _lead(self, path: str, mode: int | None) -> None:
+        mode = _DEFAULT_MODE if mode is None else mode & 0o777
         fileedits.make_directories(self._root, path, mode, self._given)
 
     def _members(self, top: int, target: str) -> None:
-        """Copy what is in a directory. A directory that no pattern takes is made once something below it is."""
-        waiting: dict[str, os.stat_result] = {}
-
-        def choose(path: str, is_directory: bool) -> tuple[bool, bool]:
-            left_out = self._exclude is not None and self._exclude.matches(path, is_directory)
-            taken = self._include is None or self._include.matches(path, is_directory)
-            enters = not left_out or (self._exclude is not None and self._exclude.takes_back)
-            return is_directory or (taken and not left_out), enters
-
-        for member in walking.members(top, choose):
+        """Copy what is in a directory."""
+        for parent, name, path, found in _taken(top, self._asked):
             self._check()
             self._look_at_room()
-            found = os.stat(member.name, dir_fd=member.parent, follow_symlinks=False)
-            here = f"{target}/{member.path}".strip("/")
-            if member.is_directory and not self._is_taken(member.path):
-                waiting[member.path] = found
-                continue
-            parts = member.path.split("/")
-            for count in range(1, len(parts)):
-                above = "/".join(parts[:count])
-                if above in waiting:
-                    self._late(top, above, waiting.pop(above), f"{target}/{above}".strip("/"))
-            if member.is_directory:
-                inner = os.open(member.name, _DIRECTORY, dir_fd=member.parent)
+            here = f"{target}/{path}".strip("/")
+            if stat.S_ISDIR(found.st_mode):
+                inner = os.open(name, _DIRECTORY, dir_fd=parent)
                 try:
                     self._directory(inner, found, here, over=True)
                 finally:
                     os.close(inner)
             else:
-                self._one(member.parent, member.name, found, here)
-
-    def _is_taken(self, path: str) -> bool:
-        left_out = self._exclude is not None and self._exclude.matches(path, True)
-        return not left_out and (self._include is None or self._include.matches(path, True))
-
-    def _late(self, top: int, path: str, found: os.stat_result, target: str) -> None:
-        inner = open_beneath(top, path, _DIRECTORY, no_symlinks=True)
-        try:
-            self._directory(inner, found, target, over=True)
-        finally:
-            os.close(inner)
+                self._one(parent, name, found, here)
 
     def _directory(self, source: int, found: os.stat_result, target: str, over: bool) -> None:
         """Make a directory like the source; one that is there keeps what it is, unless `over`."""
@@ -314,7 +350,7 @@ class _Copying:
             if not archives.is_archive(above, name):
                 return False
             target = fileedits.real(self._root, destination)
-            self._lead(target)
+            self._lead(target, None)
             top = open_beneath(self._root, target or ".", _DIRECTORY, no_symlinks=True)
             try:
                 descriptor, _ = open_file(above, name)

@@ -24,7 +24,6 @@ from engine.daemon.tar.compression import Unpacked
 from engine.daemon.tar.space import check_room
 from engine.daemon.tar.trees import remove_tree
 from engine.daemon.tar.writer import open_file
-from engine.dataclass import replace
 from engine.errors import Invalid
 from engine.kernel.beneath import followed, open_beneath
 
@@ -66,25 +65,18 @@ class Tree:
         os.close(self.top)
         remove_tree(self._base.scratch, self._name)
 
-    def unpack(self, directory: int, name: str, owner: tuple[int, int] | None = None) -> None:
-        """Unpack one more archive. owner: of its members, None for their own. Raises Invalid, SystemFailure."""
+    def unpack(self, directory: int, name: str) -> None:
+        """Unpack one more archive. Raises Invalid, SystemFailure."""
         fd, _ = open_file(directory, name)
         with os.fdopen(fd, "rb") as file:
             merged.within(
                 self._base.layer_root,
                 self._base.layers,
-                lambda root: _unpack(root, self._place, self.top, file, self._check, owner),
+                lambda root: _unpack(root, self._place, self.top, file, self._check),
             )
 
 
-def _unpack(
-    root: int,
-    place: str,
-    top: int,
-    file: io.BufferedReader,
-    check: Callable[[], None],
-    owner: tuple[int, int] | None,
-) -> None:
+def _unpack(root: int, place: str, top: int, file: io.BufferedReader, check: Callable[[], None]) -> None:
     below = -1
     # Where the base has no directory at this place, or has something else there (with --link), nothing lies below.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -95,7 +87,7 @@ def _unpack(
             for entry in reader:
                 check()
                 try:
-                    into.add(entry if owner is None else replace(entry, uid=owner[0], gid=owner[1]), reader)
+                    into.add(entry, reader)
                 except OSError as error:
                     raise extract.failure(entry.name, error) from error
             into.settle_directories()

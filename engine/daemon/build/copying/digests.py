@@ -7,6 +7,7 @@ same digest only if a copy of the one is a copy of the other: every part of a re
 import hashlib
 import os
 import stat
+from collections.abc import Iterable
 from typing import Protocol
 
 from engine.daemon.build.copying import sources
@@ -53,6 +54,16 @@ class Digester:
             self._request.check()
             self._member(total, member.parent, member.name, member.path)
         return f"dir:{total.hexdigest()}"
+
+    def members(self, name: str, members: Iterable[tuple[int, str, str]]) -> str:
+        """The digest of files in their order. name: of all; members: open directory, name there, and path of each"""
+        self._links.clear()
+        total = hashlib.sha256()
+        self._field(total, os.fsencode(name))
+        for parent, last, path in members:
+            self._request.check()
+            self._member(total, parent, last, path)
+        return total.hexdigest()
 
     def inline(self, name: str, data: bytes) -> str:
         """`file:HASH` of a file whose contents are a here-document in the Dockerfile."""

@@ -30,6 +30,8 @@ _SPACE_STEP = 16 * 1024 * 1024
 _MODE = 0o600
 _LONGEST_NAME = 255
 _HUB = "github.com/"
+UNNAMED = "__unnamed__"
+"""A file whose URL names none."""
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -170,6 +172,11 @@ def _name(url: str, disposition: str) -> str:
     message = email.message.Message()
     message["Content-Disposition"] = disposition
     return _usable(message.get_filename() or "")
+
+
+def plain_name(url: str) -> str:
+    """What BuildKit calls the file of a URL, whatever its header says."""
+    return _usable(urllib.parse.unquote(urllib.parse.urlsplit(url).path).rstrip("/")) or UNNAMED
 
 
 def _usable(path: str) -> str:

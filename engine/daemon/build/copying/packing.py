@@ -144,14 +144,13 @@ class _Layer:
         return wanted and is_file and archives.is_archive(*parent.of(source.root, source.path))
 
     def _archive(self, source: Source, parent: "_Parent") -> None:
-        """Unpack an archive. Its members keep their modes, and their owners unless those are to be --chown's."""
-        owner = self._owner if self._request.own_unpacked and self._request.chown else None
+        """Unpack an archive. Its members keep their modes and their owners."""
         if not self._place.is_directory and self._place.found is not None:
             raise _refused(f"Error processing tar file: mkdir /{self._place.path}: not a directory")
-        self._lead(self._place.path, owner or _ROOT)
+        self._lead(self._place.path, _ROOT)
         if self._tree is None:
             self._tree = self._stack.enter_context(archives.Tree(self._base, self._place.path, self._request.check))
-        self._tree.unpack(*parent.of(source.root, source.path), owner)
+        self._tree.unpack(*parent.of(source.root, source.path))
         self._unsent = True
 
     def _unpacked(self) -> Iterator[Chunk]:

@@ -4,6 +4,7 @@ Pure.
 """
 
 import hashlib
+import posixpath
 from collections.abc import Callable
 
 from engine.daemon.build.copying.fetching import Fetched
@@ -25,7 +26,6 @@ class Request:
     keep_owners: for COPY --from: files keep their owners unless there is a chown; else all files are root's
     link: symbolic links of the base on the way to the destination are not followed (--link)
     unpack: local archives are unpacked (ADD); unpack_fetched: downloaded ones are (ADD --unpack)
-    own_unpacked: members of archives and their directory get the owner of --chown too, as with BuildKit
     keep_git_dir: whether a repository's own files come too (ADD --keep-git-dir), None where nobody says
     shown: the instruction's name for texts, COPY or ADD; check: called again and again, raises to end the copying
     remembered: digests of files of the root that earlier builds have read, None for none
@@ -42,7 +42,6 @@ class Request:
     unpack: bool = False
     unpack_fetched: bool = False
     keep_owners: bool = False
-    own_unpacked: bool = False
     inline: tuple[tuple[str, bytes], ...] = ()
     keep_git_dir: bool | None = None
     shown: str = "COPY"
@@ -53,6 +52,13 @@ class Request:
     def sources_named(self) -> list[str]:
         """The sources as the instruction has them, a fetched one by its URL."""
         return [each if isinstance(each, str) else each.url for each in self.sources]
+
+    @property
+    def place(self) -> str:
+        """The destination as a whole, with a slash at its end where it is to be a directory."""
+        where = posixpath.join("/", self.workdir, self.destination)
+        clean = posixpath.normpath("/" + where.lstrip("/"))
+        return f"{clean}/" if where.endswith(("/", "/.")) and clean != "/" else clean
 
     def decides(self) -> list[Value]:
         """All of it that decides what is made of given files."""
@@ -68,7 +74,6 @@ class Request:
             self.unpack,
             self.unpack_fetched,
             self.keep_owners,
-            self.own_unpacked,
             self.keep_git_dir,
             [[name, hashlib.sha256(data).hexdigest()] for name, data in self.inline],
         ]

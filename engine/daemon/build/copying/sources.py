@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 
 from engine.daemon.build.copying import places, walking
-from engine.daemon.build.copying.fetching import Fetched
+from engine.daemon.build.copying.fetching import UNNAMED, Fetched
 from engine.daemon.build.copying.request import Request
 from engine.daemon.build.copying.wildcards import Pattern, is_pattern
 from engine.daemon.dockerfile.ignore import Ignore
@@ -108,7 +108,7 @@ def _fetched(text: Fetched, request: Request, failed: str) -> Source:
     if not name:
         if request.destination.endswith("/"):
             raise Invalid(f"{failed}cannot determine filename for source {text.url}")
-        name = "__unnamed__"
+        name = UNNAMED
     return Source(text.directory, text.stored, name, found, fetched=True)
 
 

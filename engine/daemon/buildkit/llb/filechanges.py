@@ -17,14 +17,14 @@ from engine.daemon.build.treecopy import Copied
 from engine.daemon.buildkit.llb.definition import Vertex
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.dockerfile.ignore import Ignore
-from engine.errors import Invalid, NotBuilt
+from engine.errors import Invalid
 
 _UNSET = -1  # a mode or a time that the client leaves open
 _MOST_MODE, _MOST_TIME = 0o7777, (1 << 63) - 1
 
 
 def convert(vertex: Vertex, title: str) -> FileActions:
-    """The operation of a vertex. Raises Invalid, NotBuilt."""
+    """The operation of a vertex. Raises Invalid."""
     files = vertex.op["file"]
     assert files is not None  # the kind says so
     return FileActions([_action(each) for each in files["actions"]], len(vertex.inputs), title)
@@ -66,8 +66,6 @@ def _does(
 
 
 def _copied(copied: ops.FileActionCopy) -> Copied:
-    if copied["required_paths"]:
-        raise NotBuilt("required paths of a copy are not built in this engine")
     if copied["modeStr"]:
         permissions.parse(copied["modeStr"])
     for patterns in (copied["include_patterns"], copied["exclude_patterns"]):
@@ -85,6 +83,7 @@ def _copied(copied: ops.FileActionCopy) -> Copied:
         empty_wildcard=copied["allowEmptyWildcard"],
         include=tuple(copied["include_patterns"]),
         exclude=tuple(copied["exclude_patterns"]),
+        required=tuple(map(_path, copied["required_paths"])),
         replace=copied["alwaysReplaceExistingDestPaths"],
     )
 

@@ -8,7 +8,9 @@ import json
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
+from engine.daemon.build import copies, fileactions
 from engine.daemon.build.copies import Copying
+from engine.daemon.build.copying import fetching
 from engine.daemon.build.copying.request import Request
 from engine.daemon.build.git.gitaddress import GitAddress
 from engine.daemon.build.git.gitsource import GitSource
@@ -17,6 +19,7 @@ from engine.daemon.build.localtree import Loading, LocalTree
 from engine.daemon.build.mounting import Mount
 from engine.daemon.build.pulled import Nothing, Pulled
 from engine.daemon.build.run import Running
+from engine.daemon.build.treecopy import Copied
 from engine.daemon.build.urls import repository
 from engine.daemon.build.workdir import MakingDirectory
 from engine.daemon.buildkit.layoutsource import LayoutSource
@@ -30,7 +33,6 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.errors import EngineError
-from engine.literals import natural
 from engine.protocols import protobuf
 from engine.redact import redacted
 
@@ -39,7 +41,6 @@ _DIRECTORY_MODE, _FILE_MODE, _PROGRAM_MODE = 0o755, 0o644, 0o755
 _NETWORKS = {"default": ops.UNSET, "host": ops.HOST, "none": ops.NONE}
 _SHARING = {"shared": ops.SHARED, "private": ops.PRIVATE, "locked": ops.LOCKED}
 _GIVEN = ("secret", "ssh")
-_MOST_ID = (1 << 32) - 2
 
 Place = tuple[str, int] | None
 """The digest of an operation and the number of its output; None for an empty tree."""
@@ -208,7 +209,7 @@ def _copy(graph: Describing, node: Node) -> Place:
     assert isinstance(operation, Copying)
     request = operation.request
     below = graph.place(node.inputs[0])
-    base = None if request.link else below
+    base = None if request.link and not request.chmod else below
     tree = graph.place(node.inputs[1]) if len(node.inputs) > 1 else None
     if operation.local is not None and operation.local.loading is None:
         tree = graph.source(operation.local.identifier, operation.local.attributes)
@@ -223,66 +224,57 @@ def _copy(graph: Describing, node: Node) -> Place:
 
     for source in request.sources_named:
         if source not in operation.urls:
-            add(tree, _copied(request, f"/{source.lstrip('/')}", unpack=request.unpack))
+            add(tree, _copied(request, copies.plain(request, source)))
             continue
         address = repository(source)
         if address is not None:
-            add(graph.git(address, bool(request.keep_git_dir)), _copied(request, "/", unpack=False))
+            add(graph.git(address, bool(request.keep_git_dir)), _copied(request, copies.copied(request, "/")))
             continue
-        name = posixpath.basename(source.partition("?")[0].rstrip("/")) or "download"
+        name = fetching.plain_name(source)
         attrs = {"http.filename": name, **({"http.checksum": operation.checksum} if operation.checksum else {})}
-        add(graph.source(redacted(source), attrs), _copied(request, f"/{name}", unpack=request.unpack_fetched))
+        made = copies.copied(request, f"/{name}", request.unpack_fetched)
+        add(graph.source(redacted(source), attrs), _copied(request, made))
     for name, data in request.inline:
-        plain = _copied(request, f"/{name}", unpack=False)
-        for option in ("followSymlink", "dirCopyContents", "allowWildcard", "allowEmptyWildcard"):
-            plain[option] = False
-        add(graph.text(name, data, _FILE_MODE), plain)
-    made = graph.file(actions, *inputs)
-    if not request.link or below is None:
-        return made
-    return graph.add({"merge": {"inputs": [{"input": 0}, {"input": 1}]}}, below, made)
+        add(graph.text(name, data, _FILE_MODE), _copied(request, copies.copied(request, f"/{name}")))
+    made_of = graph.file(actions, *inputs)
+    if not request.link or request.chmod or below is None:
+        return made_of
+    return graph.add({"merge": {"inputs": [{"input": 0}, {"input": 1}]}}, below, made_of)
 
 
-def _copied(request: Request, source: str, unpack: bool) -> ops.FileActionCopy:
-    where = posixpath.join(request.workdir, request.destination)
-    dest = posixpath.normpath(where) + ("/" if where.endswith(("/", "/.")) and posixpath.normpath(where) != "/" else "")
-    action: ops.FileActionCopy = {
-        "src": posixpath.normpath(source),
-        "dest": dest,
-        "mode": -1,
-        "followSymlink": True,
-        "dirCopyContents": True,
-        "attemptUnpackDockerCompatibility": unpack,
-        "createDestPath": True,
-        "allowWildcard": True,
-        "allowEmptyWildcard": True,
+def _copied(request: Request, does: Copied) -> ops.FileActionCopy:
+    return {
+        "src": does.source,
+        "dest": does.destination,
+        "mode": -1 if does.mode is None else does.mode,
+        "modeStr": does.mode_text,
+        "followSymlink": does.follow,
+        "dirCopyContents": does.contents,
+        "attemptUnpackDockerCompatibility": does.unpack,
+        "createDestPath": does.parents,
+        "allowWildcard": does.wildcard,
+        "allowEmptyWildcard": does.empty_wildcard,
         "timestamp": -1,
-        "exclude_patterns": list(request.exclude),
+        "include_patterns": list(does.include),
+        "exclude_patterns": list(does.exclude),
+        "required_paths": list(does.required),
         "owner": _owner(request.chown),
     }
-    if request.parents:
-        clean = source.lstrip("/")
-        action |= {"src": "/", "dirCopyContents": True, "include_patterns": [clean.removeprefix("./")]}
-    if request.chmod:
-        mode = natural(request.chmod, 0o7777, octal=True)
-        action |= {"mode": mode} if mode is not None else {"modeStr": request.chmod}
-    return action
 
 
 def _owner(text: str) -> ops.ChownOpt | None:
-    """`user[:group]` as an owner; the group of a number is the same number, as with BuildKit."""
-    if not text:
-        return None
-    user, _, group = text.partition(":")
-    owner: ops.ChownOpt = {"user": _one_owner(user)}
-    if group or natural(user, _MOST_ID) is not None:
-        owner["group"] = _one_owner(group or user)
-    return owner
+    """`user[:group]` as an owner."""
+    user, group = fileactions.owners(text, 0)
+    owner: ops.ChownOpt = {}
+    if user is not None:
+        owner["user"] = _one_owner(user)
+    if group is not None:
+        owner["group"] = _one_owner(group)
+    return owner or None
 
 
-def _one_owner(name: str) -> ops.UserOpt:
-    number = natural(name, _MOST_ID)
-    return {"byID": number} if number is not None else {"byName": {"name": name, "input": 0}}
+def _one_owner(who: int | fileactions.Named) -> ops.UserOpt:
+    return {"byID": who} if isinstance(who, int) else {"byName": {"name": who.name, "input": who.tree}}
 
 
 # RUN
