@@ -69,6 +69,10 @@ class NotTar(Invalid):
     """The bytes where a header is expected are none, or its fields cannot be."""
 
 
+class UnknownKind(Invalid):
+    """A member is of a kind that no file is, such as a volume's label."""
+
+
 class TarReader:
     """The entries of a tar stream, one after another.
 
@@ -169,7 +173,7 @@ class TarReader:
         sparse = entry.kind == b"S"
         entry.kind = _KINDS.get(entry.kind, entry.kind)
         if entry.kind not in _KNOWN:
-            raise Invalid(f"unhandled tar header type {entry.kind[0]}")
+            raise UnknownKind(f"unhandled tar header type {entry.kind[0]}")
         if entry.kind == FILE and entry.name.endswith("/"):
             entry.kind = DIRECTORY
         if entry.kind in _WITHOUT_DATA:

@@ -38,6 +38,8 @@ def is_archive(directory: int, name: str) -> bool:
         try:
             for _ in tar.TarReader(io.BufferedReader(Unpacked(file), _BUFFER)):
                 return True
+        except tar.UnknownKind:  # which it is told of when it is unpacked
+            return True
         except Invalid:
             return False
     return False
