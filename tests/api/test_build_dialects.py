@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.test_requestbuild import ask_with, image
+from tests.api.test_requestbuild import ask, ask_with, image, written
 from tests.harness.contexts import Member, archive, build, link, tree
 from tests.harness.daemon import Daemon
 
@@ -147,3 +147,76 @@ def test_files_are_copied_as_each_builder_does(
             assert isinstance(found, str) and expected in found, (version, found)
         else:
             assert found == {f"n/{name}".rstrip("/"): what for name, what in {**before, **expected}.items()}, version
+
+
+# Mounts, which BuildKit brought
+
+
+def said(daemon: Daemon, *lines: str, files: dict[str, str] | None = None, **query: str) -> list[str]:
+    """What the commands of a build by BuildKit write."""
+    text = "\n".join((f"FROM busybox AS base\nENV of={uuid.uuid4().hex}", *lines))
+    return written(ask(daemon, {"Dockerfile": text, **(files or {})}, **query)).splitlines()
+
+
+def test_a_mount_without_a_target_or_with_a_relative_one_lies_at_the_working_directory(
+    daemon: Daemon, busybox: str
+) -> None:
+    steps = ("WORKDIR /w", "RUN --mount=type=bind ls", "RUN --mount=target=m,source=f ls -d /w/m; cat m")
+    assert said(daemon, *steps, files={"f": "file\n"}) == ["Dockerfile", "f", "/w/m", "file"]
+    mounted = said(
+        daemon, "WORKDIR /w", *(f"RUN --mount=type={kind} grep -c ' /w ' /proc/mounts" for kind in ("tmpfs", "cache"))
+    )
+    assert mounted == ["1", "1"]
+
+
+def test_a_cache_is_named_by_its_target_as_it_is_written(daemon: Daemon, busybox: str) -> None:
+    name = uuid.uuid4().hex
+    put, whole, named = (f"RUN --mount=type=cache,target={each}" for each in (name, f"/w/{name}", f"/c,id={name}"))
+    assert said(daemon, "WORKDIR /w", f"{put} touch {name}/x", f"{whole} ls {name}", f"{named} ls /c") == ["x"]
+
+
+def test_the_root_of_what_is_mounted_is_open_to_every_user(daemon: Daemon, busybox: str) -> None:
+    look = "stat -c %a:%u /m; ls /m"
+    steps = (f"RUN --mount=target=/m{more} {look}" for more in ("", ",rw"))
+    assert said(daemon, "USER 7", *steps, files={"f": ""}) == ["755:0", "Dockerfile", "f"] * 2
+    stage = ("FROM scratch AS empty", "FROM base", "USER 7")
+    steps = (f"RUN --mount=from=empty,target=/m{more} {look}" for more in ("", ",rw"))
+    assert said(daemon, *stage, *steps) == ["755:0"] * 2
+
+
+def test_an_empty_stage_is_mounted(daemon: Daemon, busybox: str) -> None:
+    stage = ("FROM scratch AS empty", "FROM base")
+    assert said(daemon, *stage, "RUN --mount=from=empty,target=/m,rw touch /m/x; ls /m") == ["x"]
+    assert said(daemon, *stage, "RUN --mount=from=scratch,target=/m ls /m; echo none") == ["none"]
+    missing = ask(daemon, "FROM scratch AS e\nFROM busybox\nRUN --mount=from=e,source=/a,target=/m x\n")
+    assert "failed to find the mount's source /a" in missing.lines[-1]["error"]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_names_of_one_file_stay_so_in_a_source_that_may_be_written_to(
+    daemon: Daemon, busybox: str, layers: int
+) -> None:
+    make = "RUN mkdir /q /q/d; echo 1 >/q/f; ln /q/f /q/d/g"
+    below = () if layers == 2 else ("FROM scratch", "COPY --from=base /q /q")
+    seen = said(
+        daemon,
+        make,
+        *below,
+        "FROM base",
+        f"RUN --mount=from={1 if below else 0},source=/q,target=/m,rw echo 2 >>/m/f; cat /m/d/g",
+    )
+    assert seen == ["1", "2"]
+
+
+@pytest.mark.parametrize("sharing", [("locked", "locked"), ("private", "private"), ("locked", "shared")])
+def test_two_mounts_of_one_cache_are_one_directory(daemon: Daemon, busybox: str, sharing: tuple[str, str]) -> None:
+    id = uuid.uuid4().hex
+    mounts = " ".join(f"--mount=type=cache,id={id},sharing={each},target=/{at}" for at, each in enumerate(sharing))
+    assert said(daemon, f"RUN {mounts} touch /0/x; ls /1") == ["x"]
+
+
+def test_a_build_without_the_cache_empties_what_it_mounts_once(daemon: Daemon, busybox: str) -> None:
+    mount = f"RUN --mount=type=cache,id={uuid.uuid4().hex},target=/c"
+    assert said(daemon, f"{mount} touch /c/old") == []
+    assert said(daemon, f"{mount} ls /c; touch /c/new", f"{mount} ls /c", nocache="1") == ["new"]
+    assert said(daemon, f"{mount} ls /c") == ["new"]

@@ -3,8 +3,9 @@
 Runs on the threads that build. A directory counts once its row is in the database. One without a row is being made by a
 step, or was left by a crash, and the next prune removes it. The sharing modes are BuildKit's. With `shared` all steps
 use a directory at once. With `locked` one step after the other uses it. With `private` each step that asks at the same
-time has a directory of its own. The lock `_turn` is held for a lookup only. A new directory is filled without the lock,
-as that may copy an image's whole tree; only steps that want the same directory wait for it.
+time has a directory of its own, as has one that asks with `shared` while others have locked all. The lock `_turn` is
+held for a lookup only. A new directory is filled without the lock, as that may copy an image's whole tree; only steps
+that want the same directory wait for it.
 """
 
 import collections
@@ -82,7 +83,8 @@ def _take(
             free = [number for number in known if number not in (_locked if sharing == "shared" else _users)]
             if free:
                 return _hold(free[0], sharing)
-            making = sharing == "private" or not (known or _first(name) in _making)
+            begun = sharing != "private" and _first(name) in _making
+            making = not begun and (sharing != "locked" or not known)
             if making and sharing != "private":
                 _making.add(_first(name))
             elif not making:
@@ -95,6 +97,16 @@ def _take(
                     _making.discard(_first(name))
                     _turn.notify_all()
         check()
+
+
+def empty(engine: ContainerParts, name: str) -> None:
+    """The next step that asks for a directory of that name begins with a new one. Who uses one now keeps it."""
+    with engine.database.reading() as connection:
+        known = [row["number"] for row in table.mounts(connection) if name in (row["name"], row["name"].split(" ")[0])]
+    for number in known:
+        if not remove(engine, number):
+            with engine.database.transaction() as connection:
+                table.drop_mount(connection, number)
 
 
 def _first(name: str) -> str:
@@ -173,7 +185,7 @@ def sweep(engine: ContainerParts) -> None:
     """Remove the directories that have no row and that no step is making: a crash left them."""
     with _turn:
         with engine.database.reading() as connection:
-            known = {str(row["number"]) for row in table.mounts(connection)}
+            known = {str(row["number"]) for row in table.mounts(connection)}.union(map(str, _users))
         left = [name for name in os.listdir(room(engine)) if name not in known and name not in _making]
     for name in left:
         with left_for_later("a directory of builds"):

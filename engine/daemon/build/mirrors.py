@@ -164,9 +164,11 @@ def held(data_root: str, key: tuple[str, ...], description: str, check: Callable
         _used.add(mark)
     try:
         try:
-            os.makedirs(os.path.join(path, _FILES), 0o700, exist_ok=True)
+            os.makedirs(path, 0o700, exist_ok=True)
             os.utime(path)  # for the order in which they are removed
+            os.makedirs(os.path.join(path, _FILES), exist_ok=True)
             root = os.open(os.path.join(path, _FILES), _DIRECTORY)
+            os.fchmod(root, 0o755)  # as a command of any user sees it where it is mounted; nobody else gets to it
         except OSError as error:
             raise SystemFailure(f"cannot keep the build context: {reasons.of(error)}") from error
         try:

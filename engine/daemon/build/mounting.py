@@ -125,6 +125,7 @@ class Mounted:
 
     host: in the form of HostConfig.Mounts; shown: layers of the trees among them, by their source
     env: variables that are kept nowhere; agents: paths of sockets of agents
+    caches: paths of the caches by their names: as with BuildKit two mounts of one are one directory, as the first says
     written: directories whose contents are outputs, each with the tree below
     """
 
@@ -132,6 +133,7 @@ class Mounted:
     shown: dict[str, tuple[str, ...]] = field(default_factory=dict)
     env: list[str] = field(default_factory=list)
     agents: list[str] = field(default_factory=list)
+    caches: dict[str, str] = field(default_factory=dict)
     written: list[tuple[int, Snapshot]] = field(default_factory=list)
 
 
@@ -160,7 +162,7 @@ class _Making:
 
 
 def _tmpfs(making: _Making, mount: Mount) -> None:
-    options = {"SizeBytes": mount.size} if mount.size else {}
+    options: Object = {"Options": [["exec"]], **({"SizeBytes": mount.size} if mount.size else {})}
     making.made.host.append({"Type": "tmpfs", "Target": mount.target, "TmpfsOptions": options})
 
 
@@ -176,9 +178,12 @@ def _cache(making: _Making, mount: Mount) -> None:
     if mount.source is not None:
         name = f"{name} {making.tree(mount).chain}".rstrip()
     owner = (mount.uid, mount.gid, 0o755 if mount.mode is None else mount.mode)
-    with work.waiting():
-        path = making.stack.enter_context(directories.taken(work.engine, name, mount.sharing, owner, fill, work.check))
-    making.made.host.append(_bound(path, mount))
+    made = making.made
+    if name not in made.caches:
+        with work.waiting():
+            taken = directories.taken(work.engine, name, mount.sharing, owner, fill, work.check)
+            made.caches[name] = making.stack.enter_context(taken)
+    made.host.append(_bound(made.caches[name], mount))
 
 
 def _bind(making: _Making, mount: Mount) -> None:
@@ -201,7 +206,7 @@ def _bind(making: _Making, mount: Mount) -> None:
             inner = _opened(sink, mount.selector)
             making.stack.callback(os.close, inner)
             path = os.readlink(f"/proc/self/fd/{inner}")
-        elif mount.local is not None or tree.parts:
+        elif mount.local is not None or tree.parts or mount.selector.strip("/") not in ("", "."):
             name = _copied(making, mount, sink)
             path = os.path.join(path, name) if name else path
         making.made.host.append(_bound(path, mount))

@@ -22,6 +22,7 @@ from engine.daemon.dockerfile import commands, devices
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, replace
 from engine.errors import Invalid
+from engine.literals import quoted
 
 # BuildKit's directory for a here-document that is a program.
 _PIPES = "/dev/pipes"
@@ -116,7 +117,7 @@ def _mount(around: Surroundings, state: State, mount: commands.Mount, inputs: li
     """The mount with its source found, which is added to the inputs. Raises Invalid."""
     id = _id_of(mount)
     if mount.type == "cache" and around.cache_namespace:
-        id = f"{around.cache_namespace}/{id or posixpath.normpath(mount.target)}"
+        id = f"{around.cache_namespace}/{id}"
     target = _target(state, mount, id)
     common = Mount(
         type=mount.type,
@@ -137,10 +138,8 @@ def _mount(around: Surroundings, state: State, mount: commands.Mount, inputs: li
     if not mount.from_:
         return replace(common, local=around.context) if mount.type == "bind" else replace(common, selector="")
     tree = around.source(mount.from_)
-    if tree is None:
-        if mount.type == "cache":  # FROM scratch is empty, and so is a new cache
-            return replace(common, selector="")
-        raise Invalid(f"nothing can be mounted from {mount.from_}: it is empty")
+    if tree is None:  # FROM scratch is empty, and so is a new cache
+        return replace(common, selector="") if mount.type == "cache" else common
     inputs.append(tree)
     return replace(common, source=len(inputs))
 
@@ -149,7 +148,8 @@ def _id_of(mount: commands.Mount) -> str:
     """The name of what is mounted: for its client, or among caches, where an empty one is the target."""
     if mount.type == "secret":
         return mount.id or posixpath.basename(mount.source or mount.target) or mount.env or "default"
-    return mount.id or ("default" if mount.type == "ssh" else "")
+    usual = {"ssh": "default", "cache": posixpath.normpath(mount.target)}
+    return mount.id or usual.get(mount.type, "")
 
 
 def _target(state: State, mount: commands.Mount, id: str) -> str:
@@ -161,12 +161,10 @@ def _target(state: State, mount: commands.Mount, id: str) -> str:
         wanted = f"{_SECRETS}/{id}"
     if mount.type == "ssh" and not wanted:
         wanted = f"{_SOCKET}.0"
-    if not wanted:
-        raise Invalid(f"invalid mount type {mount.type}: target is required")
     target = posixpath.normpath(posixpath.join(state.config.get("WorkingDir") or "/", wanted))
     target = "/" + target.lstrip("/")
     if target == "/":
-        raise Invalid(f"invalid mount target {mount.target}: it is the root")
+        raise Invalid(f"invalid mount target {quoted('/')}")
     return target
 
 

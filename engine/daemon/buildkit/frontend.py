@@ -7,7 +7,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 
-from engine.daemon.build import building, finishing, mirrors, scantargets
+from engine.daemon.build import building, directories, finishing, mirrors, scantargets
 from engine.daemon.build.converting import Built, Conversion, names_of
 from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.graph.node import Node, reachable
@@ -158,6 +158,7 @@ def _built(
         trees = [target.tree for target in targets] + [tree for each in beside for tree in each.trees.values()]
         nodes = [tree.node for tree in trees if tree is not None]
         _capture(job.captured, nodes)
+        _empty_caches(engine, nodes)
         try:
             solver.solve(nodes)
         finally:
@@ -201,6 +202,14 @@ def _converted(
         raise
     output.of = {**output.of, **conversion.of}
     return conversion
+
+
+def _empty_caches(engine: DaemonParts, nodes: Sequence[Node]) -> None:
+    """Empty the caches that commands mount which are made without the cache. Source: buildkit, llbsolver/vertex.go"""
+    fresh = (node.operation for node in reachable(nodes) if node.fresh)
+    mounts = (mount for each in fresh if isinstance(each, Running) for mount in each.mounts if mount.type == "cache")
+    for name in {mount.id or mount.target for mount in mounts}:
+        directories.empty(engine, name)
 
 
 def _capture(captured: Captured, nodes: Sequence[Node]) -> None:

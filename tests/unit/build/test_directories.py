@@ -107,3 +107,32 @@ def test_one_that_cannot_be_filled_leaves_the_way_to_the_next(engine: Parts) -> 
         ):
             pass
     assert os.listdir(directories.room(engine)) == []
+
+
+def test_who_shares_does_not_wait_for_who_locks(engine: Parts) -> None:
+    one = Step(engine, "one", "locked")
+    locked = one.paths.get(timeout=SECONDS)
+    other = Step(engine, "one", "shared")
+    assert other.paths.get(timeout=SECONDS) != locked
+    for step in (one, other):
+        step.done.set()
+        step.join(SECONDS)
+
+
+def test_one_that_is_emptied_is_another_one_for_the_next(engine: Parts) -> None:
+    """Whose name it is, or which begins with a tree's files under that name; also while a step uses it."""
+    used, idle, filled, other = (Step(engine, name) for name in ("one", "two", "one tree", "one/more"))
+    before = {step: step.paths.get(timeout=SECONDS) for step in (used, idle, filled, other)}
+    for step in (idle, filled, other):
+        step.done.set()
+        step.join(SECONDS)
+    directories.empty(engine, "one")
+    directories.sweep(engine)
+    assert [os.path.exists(path) for path in before.values()] == [True, True, False, True]
+    again = Step(engine, "one")
+    assert again.paths.get(timeout=SECONDS) != before[used]
+    for step in (used, again):
+        step.done.set()
+        step.join(SECONDS)
+    directories.sweep(engine)
+    assert not os.path.exists(before[used])

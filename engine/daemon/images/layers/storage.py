@@ -162,9 +162,11 @@ class _Copy:
         self._links: dict[tuple[int, int], tuple[str, int]] = {}
         self._whiteouts = whiteouts
         self._check = check
+        self._top = -1  # descriptor of the sink, which may be mounted in another namespace than this thread's
 
     def directory(self, source: int, sink: int, depth: int = 0) -> None:
         """Apply the whiteouts in `source` to `sink`, copy all other entries, then the directory's own attributes."""
+        self._top = sink if not depth else self._top
         if depth > _DEEPEST:
             raise OSError(errno.ENAMETOOLONG, "the image's directories are nested too deeply")
         names = os.listdir(source)
@@ -213,11 +215,11 @@ class _Copy:
         """Make a hard link to the copy of the same file if there is one; else remember this name. True for a link."""
         key = (found.st_dev, found.st_ino)
         known = self._links.get(key)
-        path = os.readlink(f"/proc/self/fd/{sink}")
         if known is None:
-            self._links[key] = (os.path.join(path, name), found.st_nlink)
+            top, path = (os.readlink(f"/proc/self/fd/{each}") for each in (self._top, sink))
+            self._links[key] = (os.path.relpath(os.path.join(path, name), top), found.st_nlink)
             return False
-        os.link(known[0], name, dst_dir_fd=sink, follow_symlinks=False)
+        os.link(known[0], name, src_dir_fd=self._top, dst_dir_fd=sink, follow_symlinks=False)
         return True
 
 
