@@ -110,9 +110,7 @@ class Build:
         wanted = platforms.parse(platform) if platform else platforms.host()
         state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
         if base == SCRATCH:
-            if wanted.os != "linux":
-                raise Invalid("operating system is not supported")
-            state.set_path()
+            state.begin_with_nothing()
             return state
         below = stages.named(self.plan.every[: stage.index], base)
         image = self.stage_image(below) if below else self._image(base, platform)
@@ -203,7 +201,7 @@ def prepare(
     target = platforms.parse(options.platform) if options.platform else platforms.host()
     dockerfile = namedcontexts.with_stages_replaced(parser.parse(dockerfile_text, name), options.contexts, str(target))
     stage = options.target or stages.last_name(dockerfile)
-    automatic = scope.platform_arguments(str(platforms.host()), str(target), stage)
+    automatic = scope.platform_arguments(str(platforms.host()), target.whole, stage)
     given = {name: value for name in automatic if (value := options.args.get(name)) is not None}
     arguments = Arguments(options.args, automatic | given, dialect)
     for instruction in dockerfile.instructions:

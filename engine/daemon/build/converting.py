@@ -159,8 +159,7 @@ class Conversion:
             return built
         state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
         if base == SCRATCH:
-            if wanted.os != "linux":
-                raise Invalid("operating system is not supported")
+            state.begin_with_nothing()
             return Built(state, None, {})
         found = self.find(base, platform)
         state.config = dict(found.document.get("config") or {})

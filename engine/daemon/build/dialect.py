@@ -13,13 +13,16 @@ class Dialect:
     arguments_in_turn: an ARG sets a variable where it stands: over an ENV before it, by its value there, and the next
     one of the same instruction sees it. Else ENV goes before ARG, and an instruction is expanded as a whole.
     Source: buildkit, dockerfile2llb/convert.go, dispatchArg; docs.docker.com/reference/dockerfile, ARG
+    other_systems: what stands on nothing may be for another system than Linux, as long as it runs nothing.
+    Source: buildkit, dockerfile2llb/image.go, emptyImage; moby, builder/dockerfile/dispatchers.go, initializeStage
     proxies_twice: a command has each proxy of the client in both spellings, over its ENV, and no other step sees them.
     Else a proxy is an argument that needs no ARG. Source: buildkit, dockerfile2llb/convert.go, proxyEnvFromBuildArgs
     """
 
     arguments_in_turn: bool
+    other_systems: bool
     proxies_twice: bool
 
 
-CLASSIC = Dialect(arguments_in_turn=False, proxies_twice=False)
-BUILDKIT = Dialect(arguments_in_turn=True, proxies_twice=True)
+CLASSIC = Dialect(arguments_in_turn=False, other_systems=False, proxies_twice=False)
+BUILDKIT = Dialect(arguments_in_turn=True, other_systems=True, proxies_twice=True)

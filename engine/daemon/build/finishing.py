@@ -31,11 +31,21 @@ def document(built: Built, solver: Solver) -> tuple[Object, tuple[Part, ...]]:
         "architecture": base.get("architecture") or platform.architecture,
         **({"variant": base.get("variant") or platform.variant} if base.get("variant") or platform.variant else {}),
         "os": base.get("os") or platform.os,
-        "config": shown_config(built.state.config),
+        **({"os.features": list(platform.features)} if platform.features else {}),
+        **({"os.version": platform.version} if platform.version else {}),
+        "config": _config(built),
         "rootfs": {"type": "layers", "diff_ids": tree.diff_ids},
         "history": steps,
     }
     return made, tree.parts
+
+
+def _config(built: Built) -> Object:
+    """The config of the image; that of Windows has its own slashes."""
+    found = shown_config(built.state.config)
+    if built.state.platform.os == "windows" and "WorkingDir" in found:
+        found["WorkingDir"] = found["WorkingDir"].replace("/", "\\")
+    return found
 
 
 def _step(entry: Entry, solver: Solver) -> Object:

@@ -65,6 +65,12 @@ class State:
         self.config = dict(image.config.get("config") or {})
         return self.config.pop("OnBuild", None) or []
 
+    def begin_with_nothing(self) -> None:
+        """Stand on no image. Raises Invalid for a system whose images the builder does not make."""
+        if self.platform.os != "linux" and not self.arguments.dialect.other_systems:
+            raise Invalid("operating system is not supported")
+        self.set_path()
+
     def read(self, instruction: Instruction, escape: str) -> Command:
         """The instruction's command, with the variables in its words that it sees here. Raises Invalid."""
         if isinstance(instruction, Given):
@@ -106,7 +112,8 @@ class State:
         if isinstance(command, commands.Env) and self.arguments.dialect.arguments_in_turn:
             self.arguments.hide(name for name, _ in command.pairs)
         config = dict(self.config)
-        configure.apply(config, command, cmd_set=self.command_set)
+        shell = configure.WINDOWS_SHELL if self.platform.os == "windows" else configure.SHELL
+        configure.apply(config, command, cmd_set=self.command_set, shell=shell)
         for key, value in config.items():
             if isinstance(value, (dict, list)) and value is not self.config.get(key):
                 self.arguments.growth.take(len(value) * (_LISTED if isinstance(value, list) else _TABLED))
@@ -116,7 +123,7 @@ class State:
     def set_path(self) -> None:
         """Add a default PATH where the image has none, so that commands find their programs."""
         env = self.config.get("Env") or []
-        if not any(each.partition("=")[0] == "PATH" for each in env):
+        if self.platform.os != "windows" and not any(each.partition("=")[0] == "PATH" for each in env):
             self.config["Env"] = [*env, f"PATH={_DEFAULT_PATH}"]
 
     def environment(self) -> dict[str, str]:

@@ -251,7 +251,8 @@ def _scanned(solver: Solver, tree: Tree, targets: ScanTargets) -> Tree:
 
 def _named(platform: Platform) -> Object:
     own = {"architecture": platform.architecture, "os": platform.os}
-    return {"ID": str(platform), "Platform": {**own, "variant": platform.variant} if platform.variant else own}
+    more = {"variant": platform.variant, "os.version": platform.version, "os.features": list(platform.features)}
+    return {"ID": platform.whole, "Platform": own | {name: value for name, value in more.items() if value}}
 
 
 def end_with(session: Session, job: Job) -> None:

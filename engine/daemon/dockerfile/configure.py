@@ -14,6 +14,7 @@ from engine.daemon.signals import check_stop_signal
 from engine.errors import Invalid
 
 SHELL = ("/bin/sh", "-c")
+WINDOWS_SHELL = ("cmd", "/S", "/C")
 """What reads a text where no SHELL says otherwise."""
 
 _PORT = re.compile(r"(?a:(?:.*:)?(\d{1,5})(?:-(\d{1,5}))?(?:/([a-z]+))?)", re.IGNORECASE)
@@ -29,18 +30,19 @@ _HEALTH_TIMES = (
 )
 
 
-def apply(config: Object, command: Command, *, cmd_set: bool = False) -> None:
+def apply(config: Object, command: Command, *, cmd_set: bool = False, shell: tuple[str, ...] = SHELL) -> None:
     """Change the config as the command says. Raises Invalid in dockerd's words.
 
+    shell: what reads texts where no SHELL says otherwise
     cmd_set: a CMD came earlier in the same stage; without one, ENTRYPOINT removes the base image's CMD.
     """
     if isinstance(command, commands.Entrypoint) and not cmd_set:
         config.pop("Cmd", None)
     match command:
         case commands.Cmd():
-            config["Cmd"] = _command_line(config, command)
+            config["Cmd"] = _command_line(config, command, shell)
         case commands.Entrypoint():
-            config["Entrypoint"] = _command_line(config, command) if command.argv or command.shell else None
+            config["Entrypoint"] = _command_line(config, command, shell) if command.argv or command.shell else None
         case commands.Env():
             _env(config, command)
         case commands.Expose():
@@ -65,11 +67,6 @@ def apply(config: Object, command: Command, *, cmd_set: bool = False) -> None:
             config["WorkingDir"] = workdir(config, command.path)
         case _:
             raise TypeError(f"{type(command).__name__} changes more than a config")
-
-
-def shell(config: Object) -> list[str]:
-    """The argv of the shell that reads the texts of RUN, CMD and ENTRYPOINT."""
-    return list(config.get("Shell") or SHELL)
 
 
 def workdir(config: Object, path: str) -> str:
@@ -105,10 +102,10 @@ def ports(words: tuple[str, ...]) -> Iterator[str]:
         yield from (f"{port}/{protocol}" for port in range(first, last + 1))
 
 
-def _command_line(config: Object, command: commands.Cmd | commands.Entrypoint) -> list[str]:
+def _command_line(config: Object, command: commands.Cmd | commands.Entrypoint, shell: tuple[str, ...]) -> list[str]:
     if command.argv is not None:
         return list(command.argv)
-    return [*shell(config), *((command.shell,) if command.shell else ())]
+    return [*(config.get("Shell") or shell), *((command.shell,) if command.shell else ())]
 
 
 def _env(config: Object, command: commands.Env) -> None:

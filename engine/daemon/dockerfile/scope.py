@@ -3,6 +3,8 @@
 Pure. The package `build` decides which step sees which argument.
 """
 
+from urllib.parse import unquote
+
 PREDEFINED = frozenset(
     name
     for upper in ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
@@ -18,11 +20,12 @@ def platform_arguments(build: str, target: str, stage: str = "") -> dict[str, st
     """
     values: dict[str, str] = {}
     for prefix, text in (("BUILD", build), ("TARGET", target)):
-        os, architecture, variant = (text.split("/") + ["", ""])[:3]
+        system, architecture, variant = (text.split("/") + ["", ""])[:3]
+        os, _, more = system.partition("(")
         values |= {
             f"{prefix}PLATFORM": text,
             f"{prefix}OS": os,
-            f"{prefix}OSVERSION": "",
+            f"{prefix}OSVERSION": unquote(more.rstrip(")").partition("+")[0]),
             f"{prefix}ARCH": architecture,
             f"{prefix}VARIANT": variant,
         }

@@ -8,11 +8,12 @@ Pure, but for reading the host's machine name once. Names are as in Go (GOOS/GOA
 import functools
 import os
 from collections.abc import Sequence
+from urllib.parse import quote, unquote
 
 from engine.annotating import Protocol, TypeVar
 from engine.daemon import jsontext
 from engine.daemon.jsontext import Object
-from engine.dataclass import dataclass
+from engine.dataclass import dataclass, field, replace
 from engine.errors import Invalid
 from engine.literals import quoted
 from engine.regex import regex
@@ -45,21 +46,31 @@ _ALSO_RUNS = {
 # Variants that mean the same as none: the same platform is written with and without them.
 _PLAIN_VARIANTS = {("arm64", "v8"), ("arm64", "8"), ("amd64", "v1")}
 _PART, _PART_IS = regex(r"[A-Za-z0-9_.-]+"), "^[A-Za-z0-9_.-]+$"
-# An OS may have a version and features, as `windows(10.0)`: they choose among images of Windows alone.
 _OS_IS = r"^([A-Za-z0-9_-]+)(?:\(([A-Za-z0-9_.%-]*)((?:\+[A-Za-z0-9_.%-]+)*)\))?$"
 _OS = regex(_OS_IS.removesuffix("$"))
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """os/architecture/variant in a normal form, so that equal platforms compare equal."""
+    """os/architecture/variant in a normal form, so that equal platforms compare equal.
+
+    version, features: of the OS, as the client has named them; they choose among images of Windows alone
+    """
 
     os: str
     architecture: str
     variant: str = ""
+    version: str = field(default="", compare=False)
+    features: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return "/".join(part for part in (self.os, self.architecture, self.variant) if part)
+
+    @property
+    def whole(self) -> str:
+        """The platform with the version and the features of its OS."""
+        more = "+".join(map(quote, (self.version, *self.features)))
+        return str(self).replace(self.os, f"{self.os}({more})", 1) if more else str(self)
 
 
 def _normal(system: str, architecture: str, variant: str) -> Platform:
@@ -96,7 +107,9 @@ def parse(text: str) -> Platform:
     if len(parts) > 2:
         raise _refused(f"{quoted(text)}: cannot parse platform specifier")
     if parts:
-        return _normal(known[1], *parts, *[""] * (2 - len(parts)))
+        plain = _normal(known[1], *parts, *[""] * (2 - len(parts)))
+        features = sorted(filter(None, map(unquote, (known[3] or "").split("+"))))
+        return replace(plain, version=unquote(known[2] or ""), features=tuple(features))
     if _system(known[1]) in ("linux", "windows", "darwin", "freebsd"):
         return _normal(known[1], host().architecture, host().variant)
     if system.lower() in _ARCHITECTURES or system.lower() in {known for known, _ in _ARCHITECTURES.values()}:

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.daemon.build import building, stepnodes
+from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.dialect import BUILDKIT, CLASSIC, Dialect
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
@@ -96,6 +97,29 @@ def test_proxies_twice_that_an_arg_names_decide_the_outcome() -> None:
     asked = run(BUILDKIT, "FROM b\nARG http_proxy\nRUN x $http_proxy", http_proxy="h")
     assert set(asked.command.env) == {"http_proxy=h", "HTTP_PROXY=h"} and asked.command.unknown == {"HTTP_PROXY"}
     assert asked.shown == "|1 http_proxy=h /bin/sh -c x $http_proxy"
+
+
+def test_other_systems() -> None:
+    for dialect in (BUILDKIT, CLASSIC):
+        for system, path in (("linux", True), ("darwin", True), ("freebsd", True), ("windows", False)):
+            state = State(Arguments({}, {}, dialect), platforms.parse(f"{system}/amd64"))
+            if dialect is CLASSIC and system != "linux":
+                with pytest.raises(Invalid, match="operating system is not supported"):
+                    state.begin_with_nothing()
+                continue
+            state.begin_with_nothing()
+            assert bool(state.config.get("Env")) is path
+            state.configure(commands.Cmd(shell="x"))
+            assert state.config["Cmd"] == ["/bin/sh", "-c", "x"] if path else ["cmd", "/S", "/C", "x"]
+
+
+def test_a_system_may_have_a_version_and_features() -> None:
+    text = "FROM scratch\nARG TARGETPLATFORM TARGETOS TARGETOSVERSION\nRUN x"
+    options = Options(platform="windows(10.0%2B1+b+a)/amd64")
+    _, _, arguments = building.prepare(text.encode(), "Dockerfile", options, BUILDKIT)
+    assert arguments.of_from().get("TARGETOSVERSION") == "10.0+1"
+    assert arguments.of_from().get("TARGETOS") == "windows"
+    assert arguments.of_from().get("TARGETPLATFORM") == "windows(10.0%2B1+a+b)/amd64"
 
 
 def test_each_row_has_a_test_of_both_sides_and_a_source() -> None:
