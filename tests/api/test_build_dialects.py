@@ -220,3 +220,12 @@ def test_a_build_without_the_cache_empties_what_it_mounts_once(daemon: Daemon, b
     assert said(daemon, f"{mount} touch /c/old") == []
     assert said(daemon, f"{mount} ls /c; touch /c/new", f"{mount} ls /c", nocache="1") == ["new"]
     assert said(daemon, f"{mount} ls /c") == ["new"]
+
+
+def test_an_image_for_one_platform_alone_serves_for_another(daemon: Daemon, base: str) -> None:
+    """With BuildKit, which warns of it; the classic builder looks for another one."""
+    text = f"FROM --platform=linux/s390x {base}\nCOPY Dockerfile /n/\n"
+    answer = ask_with(daemon, archive(Member("Dockerfile", text)))
+    assert "n/Dockerfile" in tree(daemon, image(answer), "/n")
+    refused = build(daemon, text)
+    assert not refused.id and "failed to resolve reference" in refused.error, refused

@@ -5,6 +5,7 @@ Runs on the thread that builds.
 
 from collections.abc import Callable
 
+from engine.daemon.build.dialect import CLASSIC, Dialect
 from engine.daemon.build.options import Options
 from engine.daemon.images.image import Image
 from engine.daemon.images.reference import Reference
@@ -27,6 +28,7 @@ def find(
     progress: Callable[[Object], None],
     fresh: set[str],
     gone: Callable[[], bool],
+    dialect: Dialect = CLASSIC,
 ) -> Image:
     """The image of that name for the platform (empty: any), pulled where it is missing or the client asks for a pull.
 
@@ -38,13 +40,25 @@ def find(
         try:
             return engine.images.find(name, platform or None)
         except NotFound:
+            lone = _lone(engine, name) if dialect.lone_platforms else None
+            if lone is not None:
+                return lone
             if _is_id(name):
                 raise
     Reference.parse(name)
     credentials = options.credentials(Reference.parse(name).domain)
-    image = pull.pull(engine.images, name, "", platform or None, credentials, progress, gone)
+    image = pull.pull(engine.images, name, "", platform or None, credentials, progress, gone, dialect.lone_platforms)
     fresh.add(f"{name} {platform}")
     return image
+
+
+def _lone(engine: ContainerParts, name: str) -> Image | None:
+    """The image of that name if it is here and for one platform alone, whichever that is."""
+    try:
+        found = engine.images.find(name, None)
+    except NotFound:
+        return None
+    return found if found.id == found.manifest else None
 
 
 def _is_id(name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from engine.daemon.build import bases
 from engine.daemon.build.converting import Base
+from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.node import Node
 from engine.daemon.build.graph.work import Caller
@@ -120,7 +121,9 @@ class Bases:
         vertex.begin()
         try:
             told = Told(vertex)
-            image = bases.find(self._engine, name, platform, self._options, told.line, self._fresh, self._gone)
+            image = bases.find(
+                self._engine, name, platform, self._options, told.line, self._fresh, self._gone, BUILDKIT
+            )
             self._keeper.hold(image)
         except BaseException as error:
             vertex.end(words_of(error))

@@ -49,7 +49,7 @@ def test_only_what_is_not_here_is_pulled_and_the_pull_ends_with_the_client() -> 
     assert find(images, "here", Options(), set()) == "here" and not images.pulls
     auth = {"username": "u"}
     assert find(images, "r.example/x", Options(credentials={"r.example": auth}.get), set()) == "r.example/x"
-    assert images.pulls == [("r.example/x", "", None, auth, print, gone)]
+    assert images.pulls == [("r.example/x", "", None, auth, print, gone, False)]
     with pytest.raises(NotFound):
         find(images, f"sha256:{'0' * 64}", Options(), set())
 

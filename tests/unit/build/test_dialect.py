@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.daemon.build import building, stepnodes
+from engine.daemon.build import bases, building, stepnodes
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.dialect import BUILDKIT, CLASSIC, Dialect
 from engine.daemon.build.localtree import Local
@@ -11,7 +11,10 @@ from engine.daemon.build.state import State
 from engine.daemon.build.stepnodes import AskedRun, Surroundings
 from engine.daemon.dockerfile import commands
 from engine.daemon.images import platform as platforms
-from engine.errors import Invalid
+from engine.daemon.images.image import Image
+from engine.daemon.images.verbs import pull
+from engine.errors import Invalid, NotFound
+from tests.harness.parts import Parts, image
 
 
 def run(dialect: Dialect, text: str, env: tuple[str, ...] = (), **args: str | None) -> AskedRun:
@@ -111,6 +114,29 @@ def test_other_systems() -> None:
             assert bool(state.config.get("Env")) is path
             state.configure(commands.Cmd(shell="x"))
             assert state.config["Cmd"] == ["/bin/sh", "-c", "x"] if path else ["cmd", "/S", "/C", "x"]
+
+
+class Images:
+    """An image store with an image for one platform, and one for several."""
+
+    def find(self, name: str, platform: str | None) -> Image:
+        """An image that has the platform, or any."""
+        if platform:
+            raise NotFound(name)
+        return image(id="sha256:a", manifest="sha256:a" if name == "one" else "sha256:b")
+
+
+def test_lone_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    pulls: list[bool] = []
+    monkeypatch.setattr(pull, "pull", lambda *asked: pulls.append(asked[-1]))
+
+    def find(name: str, dialect: Dialect) -> Image:
+        return bases.find(Parts(images=Images()), name, "linux/s390x", Options(), print, set(), bool, dialect)
+
+    assert find("one", BUILDKIT) is not None and not pulls
+    for name, dialect in (("several", BUILDKIT), ("one", CLASSIC)):
+        assert find(name, dialect) is None
+    assert pulls == [True, False]
 
 
 def test_a_system_may_have_a_version_and_features() -> None:

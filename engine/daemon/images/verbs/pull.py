@@ -44,15 +44,17 @@ def pull(
     auth: Object | None,
     progress: Progress,
     gone: Callable[[], bool] = lambda: False,
+    lone: bool = False,
 ) -> Image:
     """Pull the image that `text` and `tag` (a tag, a digest, or empty) name.
 
-    auth: the decoded X-Registry-Auth; gone: whether the client has hung up. No progress message is sent before the
+    auth: the decoded X-Registry-Auth; gone: whether the client has hung up; lone: an image that is for one platform
+    alone is pulled whatever platform is asked for. No progress message is sent before the
     registry has resolved the reference, so that an error until then can still be the HTTP status.
     Raises Invalid, NotFound, SystemFailure.
     """
     wanted = platform.parse(platform_text) if platform_text else None
-    return _pull(store, _reference(text, tag), wanted, auth, Report(progress), gone)
+    return _pull(store, _reference(text, tag), wanted, auth, Report(progress), gone, lone)
 
 
 def pull_all(
@@ -84,6 +86,7 @@ def _pull(
     auth: Object | None,
     report: Report,
     gone: Callable[[], bool],
+    lone: bool = False,
 ) -> Image:
     def resolve(registry: Registry) -> str:
         return registry.resolve(reference.digest or reference.tag)
@@ -91,7 +94,7 @@ def _pull(
     registry, digest = first(store, reference, auth, resolve, "failed to resolve reference")
     with contextlib.closing(registry.transport):
         report.line(f"Pulling from {reference.path}", reference.tag or reference.digest)
-        work = _Pull(store, registry, reference, wanted, report, gone)
+        work = _Pull(store, registry, reference, wanted, report, gone, lone)
         try:
             image = work.run(digest)
         except NoSpace:
@@ -176,6 +179,7 @@ class _Pull:
         wanted: platform.Platform | None,
         report: Report,
         gone: Callable[[], bool],
+        lone: bool,
     ):
         self._store = store
         self._content = store.content
@@ -184,6 +188,7 @@ class _Pull:
         self._wanted = wanted
         self._report = report
         self._gone = gone
+        self._lone = lone
         told = store.settings
         self._pace = Pace(told.max_concurrent_downloads, told.max_download_attempts or 1)
         # The digests of all documents and blobs of the image, in the order in which they are met.
@@ -284,7 +289,7 @@ class _Pull:
         data = self._content.read(part["digest"], documents.LARGEST_DOCUMENT)
         config = documents.config_of(data, layer_count)
         offered = platform.of(config)
-        if self._wanted and platform.rank(self._wanted, offered, strict=True) is None:
+        if self._wanted and not self._lone and platform.rank(self._wanted, offered, strict=True) is None:
             raise NotFound(
                 f"image with reference {self._reference.familiar} was found but does not match the specified platform: "
                 f"wanted {self._wanted}, actual: {offered}"
