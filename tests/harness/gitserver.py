@@ -18,7 +18,7 @@ SECONDS = 1580702706  # the same in seconds
 class GitServer:
     """place: of the repositories; token: that it wants as a password, if any; asked: the fields Authorization it got
 
-    look: called while a request waits for its answer, and git for this server
+    look: called while a request waits for its answer, and git for this server; dumb: it only has files
     """
 
     place: Path
@@ -26,6 +26,7 @@ class GitServer:
     token: str = ""
     asked: list[str] = field(default_factory=list)
     look: Callable[[], object] = lambda: None
+    dumb: bool = False
 
     def url(self, name: str) -> str:
         """The address of a repository."""
@@ -97,7 +98,7 @@ def serving(place: Path, listening: socket.socket | None = None) -> Iterator[Git
                 "GIT_PROJECT_ROOT": str(served.place),
                 "GIT_HTTP_EXPORT_ALL": "1",
                 "PATH_INFO": path,
-                "QUERY_STRING": query,
+                "QUERY_STRING": "" if served.dumb else query,
                 "REQUEST_METHOD": self.command,
                 "CONTENT_TYPE": self.headers.get("Content-Type", ""),
                 "CONTENT_LENGTH": str(length),

@@ -118,7 +118,8 @@ def check_out(
         _is_the_same(git, resolved, commit)
         git("checkout", "-q", "--force", "FETCH_HEAD" if resolved.ref else commit)
         if address.submodules and os.path.lexists(os.path.join(files, ".gitmodules")):
-            git("submodule", "-q", "update", "--init", "--recursive", "--depth=1")
+            whole = "submodule", "-q", "update", "--init", "--recursive"
+            first_that_works(git, (*whole, "--depth=1"), whole)
         seconds = natural(git("log", "-1", "--format=%ct", commit).strip(), _LATEST) or 0
     if keep_git_dir and not address.subdir:
         git("remote", "add", "origin", address.shown)

@@ -131,11 +131,13 @@ def test_the_time_of_the_commit_can_be_that_of_the_files(server: GitServer, scra
         assert os.lstat(os.path.join(found.path, name)).st_mtime == SECONDS
 
 
-def test_submodules_come_with_it_unless_they_are_not_wanted(server: GitServer, scratch: Path) -> None:
+@pytest.mark.parametrize("dumb", [False, True])
+def test_submodules_come_with_it_unless_they_are_not_wanted(server: GitServer, scratch: Path, dumb: bool) -> None:
     server.repository("inner").commit({"within": "w"})
     outer = server.repository("outer")
     outer("submodule", "-q", "add", server.url("inner"), "sub")
     outer.commit({"own": "o"})
+    server.dumb = dumb
     assert set(files(fetched(scratch, server.url("outer")))) == {".gitmodules", "own", "sub/within"}
     assert set(files(fetched(scratch, f"{server.url('outer')}?submodules=false"))) == {".gitmodules", "own"}
 
