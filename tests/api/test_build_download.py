@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.api.test_requestbuild import ask_with, image
 from tests.harness import web
 from tests.harness.contexts import Member, archive, build, tree
 from tests.harness.daemon import Daemon
@@ -149,3 +150,29 @@ def test_the_url_of_a_text_is_a_dockerfile_without_files(daemon: Daemon, url: st
 def test_what_is_no_context_is_told(daemon: Daemon, url: str, remote: str, status: int, error: str) -> None:
     made = build(daemon, "", body=b"", remote=remote.replace("@URL@", url))
     assert (made.status, made.error) == (status, error.replace("@URL@", url))
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("first", ["a.tar", "{url}/a.tar"])
+def test_a_file_and_a_download_with_the_same_bytes_are_two_operations(
+    daemon: Daemon, url: str, version: str, first: str
+) -> None:
+    """The one is unpacked, the other is not; nor does the one's result serve for the other."""
+    local = Member("a.tar", PAGES["/a.tar"][2], mode=0o600)
+    found = {}
+    for source in sorted({"a.tar", "{url}/a.tar"}, key=first.__ne__):
+        text = f"FROM scratch\nLABEL of={first}{version}\nADD {source.format(url=url)} /x/\n"
+        if version == "1":
+            made = build(daemon, text, local).id
+        else:
+            made = image(ask_with(daemon, archive(Member("Dockerfile", text), local), networkmode="host"))
+        found[source] = set(tree(daemon, made, "x"))
+    assert found == {"a.tar": {"x", "x/inside"}, "{url}/a.tar": {"x", "x/a.tar"}}
+
+
+def test_a_download_whose_url_names_no_file_has_a_name_with_buildkit(daemon: Daemon, url: str) -> None:
+    """Whatever its header says; the classic builder asks for a name, or takes the header's."""
+    text = f"FROM scratch\nADD {url}/ {url}/none/ /d/\n"
+    made = image(ask_with(daemon, archive(Member("Dockerfile", text)), networkmode="host"))
+    assert set(tree(daemon, made, "d")) == {"d", "d/__unnamed__", "d/none"}
+    assert "cannot determine filename for source" in build(daemon, text).error

@@ -41,7 +41,7 @@ class Digester:
         """The digest of one source: `file:HASH` or `dir:HASH`. Raises OSError."""
         self._links.clear()
         total = hashlib.sha256()
-        self._field(total, os.fsencode(source.name))
+        self._field(total, b"fetched" if source.fetched else b"", os.fsencode(source.name))
         for shown, path in source.above:
             self._at(total, source.root, path, shown)
         if not source.is_directory:
