@@ -397,7 +397,7 @@ FAILING = [
     ("FROM scratch\nRUN true\n", "/bin/sh"),
     ("FROM busybox\nCOPY nothere /x\n", "COPY failed"),
     (f"FROM busybox\nWORKDIR /{'x' * 300}\n", "WORKDIR failed: file name too long"),
-    ("FROM busybox\nRUN --mount=target=/ true\n", "invalid mount target /"),
+    ("FROM busybox\nRUN --mount=target=/ true\n", 'invalid mount target "/"'),
 ]
 
 

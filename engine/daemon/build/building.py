@@ -198,6 +198,8 @@ def prepare(
 
     This finds all errors that can be found before the first step.
     """
+    if not dockerfile_text:
+        raise Invalid(dialect.refusals["empty"].format(name))
     target = platforms.parse(options.platform) if options.platform else platforms.host()
     dockerfile = namedcontexts.with_stages_replaced(parser.parse(dockerfile_text, name), options.contexts, str(target))
     stage = options.target or stages.last_name(dockerfile)
@@ -210,7 +212,8 @@ def prepare(
         if instruction.keyword == "ARG":
             _declare_before(instruction, arguments, dockerfile.escape)
     outer = arguments.of_from()
-    plan = stages.plan(dockerfile, lambda text: words.expand(text, outer, dockerfile.escape), options.target)
+    none = dialect.refusals["stages"]
+    plan = stages.plan(dockerfile, lambda text: words.expand(text, outer, dockerfile.escape), options.target, none)
     return dockerfile, _with_labels(plan, options.labels), arguments
 
 

@@ -3,6 +3,8 @@
 Pure. A build has one of the two as `Arguments.dialect`; whatever depends on the builder asks its row here.
 """
 
+from collections.abc import Mapping
+
 from engine.dataclass import dataclass
 
 
@@ -17,6 +19,12 @@ class Dialect:
     Source: buildkit, dockerfile2llb/convert.go, validateBaseImagePlatform; moby, builder/dockerfile/dispatchers.go
     other_systems: what stands on nothing may be for another system than Linux, as long as it runs nothing.
     Source: buildkit, dockerfile2llb/image.go, emptyImage; moby, builder/dockerfile/dispatchers.go, initializeStage
+    commands_repeat: a RUN runs again after one that is the same and has changed nothing. Else the one before serves for
+    it. Source: moby, builder/dockerfile/dispatchers.go, dispatchRun; buildkit, solver/edge.go
+    empty_text: a RUN without words gives its shell an empty text. Else it gives it none. Source: as of commands_repeat;
+    buildkit, dockerfile2llb/convert.go, dispatchRun
+    refusals: the words for a file that is empty, one without stages, and a command without words. Source: buildkit,
+    dockerfile2llb/convert.go, toDispatchState, and client/llb/exec.go; moby, builder/dockerfile
     proxies_twice: a command has each proxy of the client in both spellings, over its ENV, and no other step sees them.
     Else a proxy is an argument that needs no ARG. Source: buildkit, dockerfile2llb/convert.go, proxyEnvFromBuildArgs
     """
@@ -24,8 +32,35 @@ class Dialect:
     arguments_in_turn: bool
     lone_platforms: bool
     other_systems: bool
+    commands_repeat: bool
+    empty_text: bool
+    refusals: Mapping[str, str]
     proxies_twice: bool
 
 
-CLASSIC = Dialect(arguments_in_turn=False, lone_platforms=False, other_systems=False, proxies_twice=False)
-BUILDKIT = Dialect(arguments_in_turn=True, lone_platforms=True, other_systems=True, proxies_twice=True)
+CLASSIC = Dialect(
+    arguments_in_turn=False,
+    lone_platforms=False,
+    other_systems=False,
+    commands_repeat=True,
+    empty_text=False,
+    refusals={
+        "empty": "the Dockerfile ({}) cannot be empty",
+        "stages": "no build stage in current context",
+        "words": "no command specified",
+    },
+    proxies_twice=False,
+)
+BUILDKIT = Dialect(
+    arguments_in_turn=True,
+    lone_platforms=True,
+    other_systems=True,
+    commands_repeat=False,
+    empty_text=True,
+    refusals={
+        "empty": "the Dockerfile cannot be empty",
+        "stages": "dockerfile contains no stages to build",
+        "words": "failed to marshal LLB definition: arguments are required",
+    },
+    proxies_twice=True,
+)

@@ -105,20 +105,23 @@ class Shell:
     """The container that a command runs in.
 
     host: the rest of a HostConfig, of which a few limits decide the outcome, as BuildKit has it
-    image: the image that it is shown to stand on, empty for none
+    image: the image that it is shown to stand on, empty for none; repeats: that image decides the outcome, not only its
+    files, so that a command runs again after one that has changed nothing
     remove: it is removed after success; remove_failed: and after a failure
     hostname: where the command has none, empty for the container's own
     """
 
     host: Object = field(default_factory=dict)
     image: str = ""
+    repeats: bool = False
     remove: bool = True
     remove_failed: bool = True
     hostname: str = ""
 
     def decides(self) -> Value:
-        """The limits that decide the outcome."""
-        return json.dumps({name: self.host[name] for name in _SEEN if self.host.get(name)}, sort_keys=True)
+        """What of it decides the outcome: the limits, and the image where it does."""
+        limits = json.dumps({name: self.host[name] for name in _SEEN if self.host.get(name)}, sort_keys=True)
+        return [limits, self.image] if self.repeats else limits
 
 
 def check_allowed(work: Work, network: str, security: str) -> None:

@@ -14,6 +14,7 @@ from engine.errors import Invalid
 from engine.literals import natural
 
 SCRATCH = "scratch"
+_NONE = "no build stage in current context"
 
 
 class NoTarget(Invalid):
@@ -62,14 +63,15 @@ class Plan:
         return Plan(self.arguments, self.every, self.every)
 
 
-def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str) -> Plan:
+def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str, none: str = _NONE) -> Plan:
     """The plan for a target: a stage's name or number, or empty for the last stage.
 
+    none: the words for a file without stages
     expand: puts in the values of the arguments before the first FROM, raises Invalid. Raises Invalid.
     """
     before, groups = _split(dockerfile)
     if not groups:
-        raise Invalid("no build stage in current context")
+        raise Invalid(none)
     every = tuple(_stage(index, group, expand) for index, group in enumerate(groups))
     last = find(every, target) if target else every[-1]
     if last is None:
@@ -134,7 +136,7 @@ def _split(dockerfile: Dockerfile) -> tuple[tuple[Instruction, ...], list[list[I
         elif instruction.keyword == "ARG":
             before.append(instruction)
         else:
-            raise Invalid("no build stage in current context")
+            raise Invalid(_NONE)
     return tuple(before), groups
 
 

@@ -99,7 +99,10 @@ def asked_run(around: Surroundings, state: State, command: commands.Run) -> Aske
 
 def _argv(state: State, command: commands.Run) -> tuple[tuple[str, ...], Program | None]:
     """The argv to run, and the here-document if that is the program."""
+    dialect = state.arguments.dialect
     if command.argv is not None:
+        if not command.argv:
+            raise Invalid(dialect.refusals["words"])
         return command.argv, None
     if command.script is not None:
         name = command.script.name
@@ -107,7 +110,8 @@ def _argv(state: State, command: commands.Run) -> tuple[tuple[str, ...], Program
             raise Invalid(f"a here-document that is run cannot be called {name}")
         path = f"{_PIPES}/{name}"
         return (path,), Program(path=path, text=command.script.data.encode("utf-8", "surrogateescape"))
-    return (*(state.config.get("Shell") or wording.SHELL), command.shell or ""), None
+    text = (command.shell or "",) if command.shell or dialect.empty_text else ()
+    return (*(state.config.get("Shell") or wording.SHELL), *text), None
 
 
 # Mounts

@@ -188,7 +188,7 @@ def _run(build: Build, state: State, command: commands.Run) -> None:
     around = build.around()
     asked = stepnodes.asked_run(around, state, command)
     asked = replace(asked, command=replace(asked.command, volumes=tuple(state.config.get("Volumes") or ())))
-    shell = _shell(build, state)
+    shell = replace(_shell(build, state), repeats=state.arguments.dialect.commands_repeat)
     inputs = [Snapshot(), *(build.solver.snapshot(each) for each in asked.inputs)]
     layer_root, scratch = build.engine.images.layer_root, build.context.scratch
     seen = mounting.seen(layer_root, scratch, build.check, inputs, asked.mounts)

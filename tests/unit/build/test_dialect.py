@@ -7,6 +7,7 @@ from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.dialect import BUILDKIT, CLASSIC, Dialect
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
+from engine.daemon.build.run import Shell
 from engine.daemon.build.state import State
 from engine.daemon.build.stepnodes import AskedRun, Surroundings
 from engine.daemon.dockerfile import commands
@@ -146,6 +147,33 @@ def test_a_system_may_have_a_version_and_features() -> None:
     assert arguments.of_from().get("TARGETOSVERSION") == "10.0+1"
     assert arguments.of_from().get("TARGETOS") == "windows"
     assert arguments.of_from().get("TARGETPLATFORM") == "windows(10.0%2B1+a+b)/amd64"
+
+
+def test_commands_repeat() -> None:
+    """An image is what the classic builder's commands stand on, its files are what BuildKit's do."""
+    for dialect in (BUILDKIT, CLASSIC):
+        one, other = (Shell(image=image, repeats=dialect.commands_repeat).decides() for image in ("a", "b"))
+        assert (one != other) is dialect.commands_repeat
+
+
+def test_empty_text() -> None:
+    assert run(BUILDKIT, "FROM b\nRUN").command.argv == ("/bin/sh", "-c", "")
+    assert run(CLASSIC, "FROM b\nRUN").command.argv == ("/bin/sh", "-c")
+
+
+@pytest.mark.parametrize(
+    ("text", "buildkit", "classic"),
+    [
+        ("", "the Dockerfile cannot be empty", r"the Dockerfile \(Dockerfile\) cannot be empty"),
+        ("ARG X=1", "dockerfile contains no stages to build", "no build stage in current context"),
+        ("ARG X=1\nRUN x", "no build stage in current context", "no build stage in current context"),
+        ("FROM b\nRUN []", "failed to marshal LLB definition: arguments are required", "no command specified"),
+    ],
+)
+def test_refusals(text: str, buildkit: str, classic: str) -> None:
+    for dialect, words in ((BUILDKIT, buildkit), (CLASSIC, classic)):
+        with pytest.raises(Invalid, match=f"^{words}$"):
+            run(dialect, text)
 
 
 def test_each_row_has_a_test_of_both_sides_and_a_source() -> None:

@@ -28,7 +28,7 @@ from engine.errors import Invalid
 from engine.kernel.beneath import followed, open_beneath
 
 _BUFFER = 256 * 1024
-_FAILED = "failed to copy files: Error processing tar file: "
+_FAILED = "failed to copy files: "
 
 
 def is_archive(directory: int, name: str) -> bool:

@@ -146,7 +146,7 @@ class _Layer:
     def _archive(self, source: Source, parent: "_Parent") -> None:
         """Unpack an archive. Its members keep their modes and their owners."""
         if not self._place.is_directory and self._place.found is not None:
-            raise _refused(f"Error processing tar file: mkdir /{self._place.path}: not a directory")
+            raise _refused(f"mkdir /{self._place.path}: not a directory")
         self._lead(self._place.path, _ROOT)
         if self._tree is None:
             self._tree = self._stack.enter_context(archives.Tree(self._base, self._place.path, self._request.check))
