@@ -28,6 +28,7 @@ BASE = archive(
     Member("n/dir/x", None),
     Member("n/file", "file"),
     link("n/link", "/n/file"),
+    Member("n/set", None, mode=0o2755, gid=7),
 )
 
 
@@ -43,6 +44,7 @@ def packed(name: str, content: str, kind: bytes = tarfile.REGTYPE) -> bytes:
 
 CONTEXT = (
     Member("a", "A"),
+    link("dangling", "nowhere"),
     Member("b", "B"),
     Member("d", None),
     Member("d/x", "X"),
@@ -126,6 +128,9 @@ TREES: tuple[tuple[str, Said, Said], ...] = (
     ("ADD t.tar /n/file", "mkdir /n/file: not a directory", "mkdir /n/file: not a directory"),
     ("ADD torn.tar /n/", "unexpected EOF", "unexpected EOF"),
     ("ADD label.tar /n/", "unhandled tar header type 86", "unhandled tar header type 86"),
+    ("COPY --exclude=x nothere /n/", "lstat /nothere: no such file or directory", "nothere: file does not exist"),
+    ("COPY dangl* /n/", '"/dangling": not found', "dangling: file does not exist"),
+    ("COPY a /n/set/new/", {"set/new": "d2755 0:7", "set/new/a": A}, {"set/new": "d0755 0:0", "set/new/a": A}),
     # --parents
     ("COPY --parents p/*/./* /n/1/", {"1": "d0755 0:0", "1/f": "-0644 0:0 2", "1/g": "-0644 0:0 g"}, "not found"),
     ("COPY --parents p/*/f /n/", {"p": "d0755 0:0", "p/1": "d0755 0:0", "p/1/f": "-0644 0:0 1", "p/2": "d0755 0:0",
@@ -140,6 +145,7 @@ def test_files_are_copied_as_each_builder_does(
     daemon: Daemon, base: str, lines: str, buildkit: Said, classic: Said
 ) -> None:
     before = {"": "d0711 0:0", "dir": "d0755 0:0", "dir/x": "d0755 0:0", "file": "-0644 0:0 file"}
+    before["set"] = "d2755 0:7"
     before["link"] = "l0777 0:0 -> /n/file"
     for version, expected in (("2", buildkit), ("1", classic)):
         found = made(daemon, base, version, lines)

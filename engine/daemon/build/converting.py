@@ -21,10 +21,11 @@ from engine.daemon.dockerfile import commands, parser, words
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
+from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid
-from engine.literals import natural
+from engine.literals import natural, quoted
 
 # The instructions that are vertices of a build's progress, which their stage counts.
 SHOWN = ("FROM", "RUN", "COPY", "ADD", "WORKDIR")
@@ -108,7 +109,7 @@ class Conversion:
     @property
     def _earlier(self) -> Earlier:
         if self._names is None:
-            self._names = Earlier(self.plan.every)
+            self._names = Earlier(self.plan.every, self.arguments.dialect)
         return self._names
 
     # Stages
@@ -139,8 +140,15 @@ class Conversion:
         base = words.expand(stage.opening.image, outer, self.dockerfile.escape)
         if not base:
             raise Invalid(f"base name ({stage.opening.image}) should not be blank")
-        platform = words.expand(stage.opening.platform, outer, self.dockerfile.escape) or self.options.platform
-        wanted = platforms.parse(platform) if platform else self.platform
+        written = stage.opening.platform
+        platform = words.expand(written, outer, self.dockerfile.escape)
+        if written and not platform:
+            raise Invalid(f"empty platform value from expression {written}")
+        try:
+            wanted = platforms.parse(platform) if platform else self.platform
+        except Invalid as error:
+            raise Invalid(f"failed to parse platform {written}: {error}") from error
+        platform = platform or self.options.platform
         built = self._begun(stage, base, platform, wanted)
         triggers = built.state.config.pop("OnBuild", None) or []
         built.state.set_path()
@@ -152,7 +160,7 @@ class Conversion:
         return built
 
     def _begun(self, stage: Stage, base: str, platform: str, wanted: Platform) -> Built:
-        below = self._earlier.named(base, stage.index)
+        below = self._earlier.below(base, stage.index)
         if below is not None:
             built = self._needed(below).above()
             built.state.arguments = built.state.arguments.above()
@@ -161,6 +169,10 @@ class Conversion:
         if base == SCRATCH:
             state.begin_with_nothing()
             return Built(state, None, {})
+        try:
+            Reference.parse(base)
+        except Invalid as error:
+            raise Invalid(f"failed to parse stage name {quoted(base)}: {error}") from error
         found = self.find(base, platform)
         state.config = dict(found.document.get("config") or {})
         if found.document:
@@ -253,7 +265,7 @@ class Conversion:
     def _stands_inside(self, stage: Stage) -> bool:
         """Whether it stands on nothing, or on an earlier stage, so that its FROM is no step to show."""
         base = stage.base
-        return base == SCRATCH or (base is not None and self._earlier.named(base, stage.index) is not None)
+        return base == SCRATCH or (base is not None and self._earlier.below(base, stage.index) is not None)
 
     def _source(self, name: str) -> Input | None:
         """The tree that a `--from` names: that of a stage by name or number, or another. None for nothing."""

@@ -23,6 +23,8 @@ class Dialect:
     it. Source: moby, builder/dockerfile/dispatchers.go, dispatchRun; buildkit, solver/edge.go
     empty_text: a RUN without words gives its shell an empty text. Else it gives it none. Source: as of commands_repeat;
     buildkit, dockerfile2llb/convert.go, dispatchRun
+    stage_names_exact: a FROM finds a stage only by its name in lower case. Else its case does not matter.
+    Source: buildkit, dockerfile2llb/convert.go, addState; moby, builder/dockerfile/dispatchers.go, getFromImage
     refusals: the words for a file that is empty, one without stages, and a command without words. Source: buildkit,
     dockerfile2llb/convert.go, toDispatchState, and client/llb/exec.go; moby, builder/dockerfile
     proxies_twice: a command has each proxy of the client in both spellings, over its ENV, and no other step sees them.
@@ -34,6 +36,7 @@ class Dialect:
     other_systems: bool
     commands_repeat: bool
     empty_text: bool
+    stage_names_exact: bool
     refusals: Mapping[str, str]
     proxies_twice: bool
 
@@ -44,6 +47,7 @@ CLASSIC = Dialect(
     other_systems=False,
     commands_repeat=True,
     empty_text=False,
+    stage_names_exact=False,
     refusals={
         "empty": "the Dockerfile ({}) cannot be empty",
         "stages": "no build stage in current context",
@@ -57,6 +61,7 @@ BUILDKIT = Dialect(
     other_systems=True,
     commands_repeat=False,
     empty_text=True,
+    stage_names_exact=True,
     refusals={
         "empty": "the Dockerfile cannot be empty",
         "stages": "dockerfile contains no stages to build",

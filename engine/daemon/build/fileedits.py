@@ -28,7 +28,7 @@ _PERMISSIONS = 0o777
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a new file gets. owner: uid and gid, None: root's; time_ns: its time, None for now"""
+    """What a new file gets. owner: uid and gid, None: as the kernel gives it; time_ns: its time, None for now"""
 
     owner: tuple[int, int] | None = None
     time_ns: int | None = None
@@ -116,8 +116,9 @@ def _make_one(root: int, whole: str, mode: int, given: Attributes) -> None:
             return
         made = os.open(name, _DIRECTORY, dir_fd=above)
         try:
-            os.fchown(made, *(given.owner or (0, 0)))
-            os.fchmod(made, mode)
+            if given.owner is not None:
+                os.fchown(made, *given.owner)
+            os.fchmod(made, mode | (os.fstat(made).st_mode & stat.S_ISGID))  # which comes from the directory above
             if given.time_ns is not None:
                 os.utime(made, ns=(given.time_ns, given.time_ns))
         finally:
@@ -139,7 +140,8 @@ def make_file(root: int, path: str, mode: int, data: bytes, given: Attributes) -
             with open(made, "wb") as sink:
                 sink.write(data)
                 sink.flush()
-                os.fchown(made, *(given.owner or (0, 0)))
+                if given.owner is not None:
+                    os.fchown(made, *given.owner)
                 os.fchmod(made, mode & _PERMISSIONS)
                 if given.time_ns is not None:
                     os.utime(made, ns=(given.time_ns, given.time_ns))
@@ -156,7 +158,8 @@ def make_link(root: int, target: str, path: str, given: Attributes) -> None:
     above, name = parent(root, real(root, path))
     try:
         os.symlink(target, name, dir_fd=above)
-        os.chown(name, *(given.owner or (0, 0)), dir_fd=above, follow_symlinks=False)
+        if given.owner is not None:
+            os.chown(name, *given.owner, dir_fd=above, follow_symlinks=False)
         if given.time_ns is not None:
             os.utime(name, ns=(given.time_ns, given.time_ns), dir_fd=above, follow_symlinks=False)
     finally:

@@ -7,6 +7,7 @@ builder builds all stages up to the target, as docker's does, and tells the imag
 import bisect
 from collections.abc import Callable, Iterator, Mapping
 
+from engine.daemon.build.dialect import CLASSIC, Dialect
 from engine.daemon.dockerfile import commands, instructions
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.dataclass import dataclass
@@ -103,8 +104,8 @@ def named(stages: tuple[Stage, ...], name: str) -> Stage | None:
 class Earlier:
     """Finds stages by name or number among those before another one, as `find` and `named` do, without a search."""
 
-    def __init__(self, every: tuple[Stage, ...]) -> None:
-        self._every = every
+    def __init__(self, every: tuple[Stage, ...], dialect: Dialect = CLASSIC) -> None:
+        self._every, self._exact = every, dialect.stage_names_exact
         self._numbers = _numbers(every)
 
     def find(self, name: str, index: int) -> Stage | None:
@@ -112,6 +113,10 @@ class Earlier:
         number = natural(name, index - 1)
         found = self.named(name, index)
         return found if found is not None or number is None else self._every[number]
+
+    def below(self, name: str, index: int) -> Stage | None:
+        """The stage that a FROM of this name stands on; None for any other image."""
+        return None if self._exact and name != name.lower() else self.named(name, index)
 
     def named(self, name: str, index: int) -> Stage | None:
         """The last stage of that name before this one; None for any other image."""

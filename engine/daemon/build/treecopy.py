@@ -73,16 +73,21 @@ def selected(source: int, asked: Copied) -> Iterator[tuple[str, str]]:
     """
     for path in asked.required:
         if fileedits.look(source, fileedits.real_place(source, path)) is None:
-            raise _absent(path)
+            raise _absent(path, AbsentSource)
     text = _cleaned(asked.source)
     place = fileedits.real if asked.follow else fileedits.real_place
     if not (asked.wildcard and fileedits.is_pattern(text)):
-        yield place(source, text), "" if text.endswith("/.") else posixpath.basename(text.rstrip("/"))
+        whole = place(source, text)
+        if fileedits.look(source, whole) is None:
+            raise _absent(text, NotFound if asked.include or asked.exclude else AbsentSource)
+        yield whole, "" if text.endswith("/.") else posixpath.basename(text.rstrip("/"))
         return
     found = False
     for path in fileedits.matches(source, text, asked.follow):
-        found = True
-        yield place(source, path), posixpath.basename(path)
+        found, whole = True, place(source, path)
+        if fileedits.look(source, whole) is None:
+            raise _absent(path, AbsentSource)
+        yield whole, posixpath.basename(path)
     if not found and not asked.empty_wildcard:
         raise NotFound(f"{text} not found")
 
@@ -91,14 +96,12 @@ def digested(source: int, asked: Copied, digester: Digester) -> Iterator[str]:
     """Digests of what is copied: of each path at which the copy begins one. Raises NotFound, OSError."""
     for path, name in selected(source, asked):
         found = fileedits.look(source, path)
-        if found is None:
-            raise _absent(asked.source)
-        directory = stat.S_ISDIR(found.st_mode)
+        directory = found is not None and stat.S_ISDIR(found.st_mode)
         first = [] if directory and asked.contents else [(*fileedits.parent(source, path), name)] if path else []
         top = open_beneath(source, path, _DIRECTORY, no_symlinks=True) if directory and path else source
         try:
             below = (
-                ((above, last, f"{name}/{path}") for above, last, path, _ in _taken(top, asked)) if directory else ()
+                ((above, last, f"{name}/{path}") for above, last, path, *_ in _taken(top, asked)) if directory else ()
             )
             yield digester.members(name, itertools.chain(first, below))
         finally:
@@ -106,15 +109,17 @@ def digested(source: int, asked: Copied, digester: Digester) -> Iterator[str]:
                 os.close(above)
 
 
-def _absent(path: str) -> AbsentSource:
+def _absent(path: str, kind: type[NotFound]) -> NotFound:
+    """The failure for a path that is not there: of a key, or where patterns let a key be without it, of the copy."""
     clean = posixpath.normpath(f"/{path.lstrip('/')}")
-    return AbsentSource(f"lstat {clean}: no such file or directory", clean[1:])
+    words = f"lstat {clean}: no such file or directory"
+    return AbsentSource(words, clean[1:]) if kind is AbsentSource else NotFound(words)
 
 
-def _taken(top: int, asked: Copied) -> Iterator[tuple[int, str, str, os.stat_result]]:
+def _taken(top: int, asked: Copied) -> Iterator[tuple[int, str, str, os.stat_result, bool]]:
     """What the patterns take of a directory's members: its open directory, its name there, its path, and its status.
 
-    A directory that they do not take comes once something below it is taken.
+    A directory that they do not take comes once something below it is taken; the last value is false for such a one.
     """
     include = Ignore("\n".join(asked.include)) if asked.include else None
     exclude = Ignore("\n".join(asked.exclude)) if asked.exclude else None
@@ -138,10 +143,10 @@ def _taken(top: int, asked: Copied) -> Iterator[tuple[int, str, str, os.stat_res
             if above in waiting:
                 parent, name = fileedits.parent(top, above)
                 try:
-                    yield parent, name, above, waiting.pop(above)
+                    yield parent, name, above, waiting.pop(above), False
                 finally:
                     os.close(parent)
-        yield member.parent, member.name, member.path, found
+        yield member.parent, member.name, member.path, found, True
 
 
 def _cleaned(path: str) -> str:
@@ -181,8 +186,7 @@ class _Copying:
     def _begin(self, path: str, name: str, destination: str) -> None:
         """Copy one path of the source, and all that is below it. name: what it is called in a directory"""
         found = fileedits.look(self._source, path)
-        if found is None:
-            raise _absent(self._asked.source)
+        assert found is not None  # as `selected` has seen
         ensured = destination if destination.endswith(("/", "/.")) else posixpath.dirname(destination)
         self._lead(fileedits.real(self._root, ensured), self._asked.mode)
         target = fileedits.real(self._root, posixpath.normpath(destination))
@@ -215,21 +219,21 @@ class _Copying:
 
     def _members(self, top: int, target: str) -> None:
         """Copy what is in a directory."""
-        for parent, name, path, found in _taken(top, self._asked):
+        for parent, name, path, found, taken in _taken(top, self._asked):
             self._check()
             self._look_at_room()
             here = f"{target}/{path}".strip("/")
             if stat.S_ISDIR(found.st_mode):
                 inner = os.open(name, _DIRECTORY, dir_fd=parent)
                 try:
-                    self._directory(inner, found, here, over=True)
+                    self._directory(inner, found, here, over=True, dated=taken)
                 finally:
                     os.close(inner)
             else:
                 self._one(parent, name, found, here)
 
-    def _directory(self, source: int, found: os.stat_result, target: str, over: bool) -> None:
-        """Make a directory like the source; one that is there keeps what it is, unless `over`."""
+    def _directory(self, source: int, found: os.stat_result, target: str, over: bool, dated: bool = True) -> None:
+        """Make a directory like the source; one that is there keeps what it is, unless `over`. dated: with its time"""
         there = fileedits.look(self._root, target)
         if there is not None and not stat.S_ISDIR(there.st_mode):
             if not self._asked.replace:
@@ -250,7 +254,8 @@ class _Copying:
             finally:
                 os.close(made)
             time_ns = found.st_mtime_ns if self._given.time_ns is None else self._given.time_ns
-            self._times.append((target, time_ns))
+            if dated or self._given.time_ns is not None:
+                self._times.append((target, time_ns))
 
     def _one(self, parent: int, name: str, found: os.stat_result, target: str) -> None:
         """Copy a file of any kind but a directory."""

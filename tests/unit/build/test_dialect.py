@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.daemon.build import bases, building, stepnodes
+from engine.daemon.build import bases, building, stages, stepnodes
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.dialect import BUILDKIT, CLASSIC, Dialect
 from engine.daemon.build.localtree import Local
@@ -159,6 +159,13 @@ def test_commands_repeat() -> None:
 def test_empty_text() -> None:
     assert run(BUILDKIT, "FROM b\nRUN").command.argv == ("/bin/sh", "-c", "")
     assert run(CLASSIC, "FROM b\nRUN").command.argv == ("/bin/sh", "-c")
+
+
+def test_stage_names_exact() -> None:
+    for dialect in (BUILDKIT, CLASSIC):
+        _, plan, _ = building.prepare(b"FROM b AS One\nFROM One\nFROM one", "Dockerfile", Options(), dialect)
+        found = [stages.Earlier(plan.every, dialect).below(name, 2) is not None for name in ("one", "One", "two")]
+        assert found == [True, dialect is CLASSIC, False]
 
 
 @pytest.mark.parametrize(
