@@ -168,6 +168,7 @@ class Conversion:
         state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
         if base == SCRATCH:
             state.begin_with_nothing()
+            state.config["WorkingDir"] = "/"
             return Built(state, None, {})
         try:
             Reference.parse(base)
@@ -199,6 +200,8 @@ class Conversion:
                 self._run(built, instruction, command, escape)
             case _:
                 built.state.configure(command)
+                if isinstance(command, commands.Cmd):
+                    built.state.config["ArgsEscaped"] = True
                 built.entries.append(Entry(historytext.of(command, built.state.config), None))
 
     def _workdir(self, built: Built, instruction: Instruction, command: commands.Workdir, escape: str) -> None:
@@ -206,6 +209,9 @@ class Conversion:
         built.state.configure(command)
         path = posixpath.normpath(built.state.config["WorkingDir"])
         text = historytext.of(command, built.state.config)
+        if path == "/":
+            built.entries.append(Entry(text, None))
+            return
         user = built.state.config.get("User") or ""
         node = stepnodes.directory_node(self._around(), _tree(built), path, title, user)
         self._add(built, instruction, text, node)

@@ -55,7 +55,7 @@ def rewritten(work: Work, below: Snapshot, act: Callable[[int], None]) -> Snapsh
 def _packed(work: Work, below: Snapshot, compare: Callable[[_Use], _Unpacked]) -> Snapshot:
     with work.keeper.incoming() as blob:
         new = compare(lambda top, found: commit.unpacked(top, found, work.keeper.session, blob))
-        return below.above(work.keeper.kept(blob, *new, below)) if new else below
+        return work.keeper.added(blob, new, below)
 
 
 @contextlib.contextmanager

@@ -292,7 +292,7 @@ def _changed(work: Work, root: Snapshot, container: Container) -> Snapshot:
     """The tree with what the container has changed in it."""
     with work.keeper.incoming() as blob:
         new = commit.layer(work.engine, container, work.keeper.session, blob)
-        return root.above(work.keeper.kept(blob, *new, root)) if new else root
+        return work.keeper.added(blob, new, root)
 
 
 def _written(work: Work, top: int, below: Snapshot) -> Snapshot:
@@ -301,7 +301,7 @@ def _written(work: Work, top: int, below: Snapshot) -> Snapshot:
     def differences(root: int) -> Snapshot:
         with work.keeper.incoming() as blob:
             new = changes.between(root, top, lambda top, found: commit.unpacked(top, found, work.keeper.session, blob))
-            return below.above(work.keeper.kept(blob, *new, below)) if new else below
+            return work.keeper.added(blob, new, below)
 
     with merged.held(work.engine.images.layer_root, below.layers) as root:
         return differences(root)

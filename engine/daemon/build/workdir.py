@@ -47,7 +47,7 @@ class MakingDirectory:
         return digest("directory", self.path, self.user, chains(inputs))
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-        """The tree with the directory; the same tree where it has it. Raises Invalid for something else in the way."""
+        """The tree with the directory, where it lacks it. Raises Invalid for something else in the way."""
         tree = inputs[0]
         layer_root = work.engine.images.layer_root
 
@@ -57,7 +57,7 @@ class MakingDirectory:
             return absent, (found.uid, found.gid)
 
         absent, owner = merged.within(layer_root, tree.layers, look)
-        return (tree.above(work.keeper.packed(Stream(tar(absent, owner)), tree) if absent else None),)
+        return (tree.above(work.keeper.packed(Stream(tar(absent, owner)), tree)),)
 
 
 def missing(root: int, path: str) -> tuple[str, ...]:

@@ -30,6 +30,11 @@ LARGEST_DOCUMENT = 4 * 1024 * 1024
 MOST_LAYERS = 127
 _LARGEST_BLOB = 1 << 42
 
+INDENT = 2
+"""Of the manifests and indexes that BuildKit makes."""
+# What Go escapes in texts although JSON need not; it stands nowhere else in a document.
+_ESCAPED = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -78,9 +83,11 @@ class Image:
         return diff_ids_of(self.config)
 
 
-def dump(document: Object | list[Object]) -> bytes:
-    """The document as JSON in UTF-8, without blanks, as Go writes it."""
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+def dump(document: Object | list[Object], indent: int | None = None) -> bytes:
+    """The document as JSON in UTF-8, as Go writes it: without blanks, or with so many before each level's lines."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    text = json.dumps(document, separators=separators, indent=indent, ensure_ascii=False)
+    return text.translate(_ESCAPED).encode("utf-8", "surrogatepass")
 
 
 def load(data: bytes, what: str) -> Object:

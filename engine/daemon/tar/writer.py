@@ -10,6 +10,7 @@ it.
 import errno
 import logging
 import os
+import posixpath
 import stat
 import struct
 import zlib
@@ -27,7 +28,8 @@ _HEADER = struct.Struct("100s8s8s8s12s12s8sc100s8s32s32s8s8s155s12x")
 _MAGIC = b"ustar\x0000"
 _BLANK_SUM = b" " * 8
 _SUM_AT = 148
-_LONGEST_FIELD = 100
+_LONGEST_FIELD, _LONGEST_PREFIX = 100, 155
+_FIRST_OTHER = 0x80
 _LARGEST_ID = 0o7777777
 _LARGEST_SIZE = 0o77777777777
 _KINDS = {
@@ -66,7 +68,7 @@ def header(
 ) -> bytes:
     """The header blocks of one member; the caller sends the contents after them, if any, padded to a block.
 
-    name: as in the archive, with a slash at the end for a directory; link: target of a symbolic link or, with `hard`,
+    name: as in the archive; a directory's gets a slash at its end; link: target of a symbolic link or, with `hard`,
     of a hard link; attributes: extended attributes. Times are whole seconds, as docker's are.
     """
     attributes = dict(attributes or {})
@@ -75,24 +77,48 @@ def header(
     kind = _LINK if hard else _KINDS[stat.S_IFMT(found.st_mode)]
     if kind != b"0":
         size = 0
+    if kind == b"5" and not name.endswith(b"/"):
+        name += b"/"
     uid, gid = owner.uid, owner.gid
-    extended = b""
+    prefix, extended = b"", b""
     if (
         attributes
         or len(name) > _LONGEST_FIELD
         or len(link) > _LONGEST_FIELD
+        or not (name.isascii() and link.isascii())
         or size > _LARGEST_SIZE
         or uid > _LARGEST_ID
         or gid > _LARGEST_ID
         or not 0 <= seconds <= _LARGEST_SIZE
     ):
-        extended = _extended(name, link, size, uid, gid, seconds, attributes)
-        uid, gid = min(uid, _LARGEST_ID), min(gid, _LARGEST_ID)
-        size, seconds = min(size, _LARGEST_SIZE), min(max(seconds, 0), _LARGEST_SIZE)
+        records = _records(name, link, size, uid, gid, seconds, attributes)
+        prefix, rest = _halves(name)
+        if prefix and records.keys() == {b"path"}:
+            name = rest
+        else:
+            prefix, extended = b"", _extended(name, records)
+            name, link = _ascii(name), _ascii(link)
+        # Of a number that a field cannot hold the record alone tells.
+        uid, gid = (each if each <= _LARGEST_ID else 0 for each in (uid, gid))
+        size, seconds = (each if 0 <= each <= _LARGEST_SIZE else 0 for each in (size, seconds))
     major = minor = 0
     if kind in (b"3", b"4"):
         major, minor = os.major(found.st_rdev), os.minor(found.st_rdev)
-    return extended + _block(name, owner.mode, uid, gid, size, seconds, kind, link, major, minor)
+    return extended + _block(name, owner.mode, uid, gid, size, seconds, kind, link, major, minor, prefix)
+
+
+def _halves(name: bytes) -> tuple[bytes, bytes]:
+    """A long name as the two fields for it; nothing as the first one where it does not fit in them."""
+    if len(name) <= _LONGEST_FIELD or not name.isascii():
+        return b"", name
+    place = name.rstrip(b"/").rfind(b"/", 0, _LONGEST_PREFIX + 1)
+    fits = place > 0 and len(name) - place - 1 <= _LONGEST_FIELD
+    return (name[:place], name[place + 1 :]) if fits else (b"", name)
+
+
+def _ascii(text: bytes) -> bytes:
+    """The text without what a field may not hold, as a reader sees it that knows no records."""
+    return bytes(each for each in text if each < _FIRST_OTHER)
 
 
 def _block(
@@ -106,6 +132,7 @@ def _block(
     link: bytes,
     major: int,
     minor: int,
+    prefix: bytes = b"",
 ) -> bytes:
     block = _HEADER.pack(
         name[:_LONGEST_FIELD],
@@ -122,33 +149,35 @@ def _block(
         b"",
         b"%07o" % major,
         b"%07o" % minor,
-        b"",
+        prefix,
     )
     # The low half of Adler-32 is 1 + the sum of the bytes modulo 65521; even names of only 0xFF do not reach that.
     total = (zlib.adler32(block) & 0xFFFF) - 1
     return b"%b%06o\0 %b" % (block[:_SUM_AT], total, block[_SUM_AT + 8 :])
 
 
-def _extended(
+def _records(
     name: bytes, link: bytes, size: int, uid: int, gid: int, seconds: int, attributes: dict[str, bytes]
-) -> bytes:
-    """A PAX header with the values that the ordinary one cannot hold."""
-    records = []
-    if len(name) > _LONGEST_FIELD:
-        records.append((b"path", name))
-    if len(link) > _LONGEST_FIELD:
-        records.append((b"linkpath", link))
-    if size > _LARGEST_SIZE:
-        records.append((b"size", b"%d" % size))
-    if uid > _LARGEST_ID:
-        records.append((b"uid", b"%d" % uid))
-    if gid > _LARGEST_ID:
-        records.append((b"gid", b"%d" % gid))
-    if not 0 <= seconds <= _LARGEST_SIZE:
-        records.append((b"mtime", b"%d" % seconds))
-    records += [(b"SCHILY.xattr." + os.fsencode(key), value) for key, value in sorted(attributes.items())]
-    data = b"".join(record(key, value) for key, value in records)
-    return _block(b"PaxHeaders.0/member", 0o644, 0, 0, len(data), 0, b"x", b"", 0, 0) + data + bytes(-len(data) % BLOCK)
+) -> dict[bytes, bytes]:
+    """What a PAX header has to tell, because the ordinary one cannot hold it."""
+    found = {b"SCHILY.xattr." + os.fsencode(key): value for key, value in attributes.items()}
+    for key, text in ((b"path", name), (b"linkpath", link)):
+        if len(text) > _LONGEST_FIELD or not text.isascii():
+            found[key] = text
+    limits = ((b"size", size, _LARGEST_SIZE), (b"uid", uid, _LARGEST_ID), (b"gid", gid, _LARGEST_ID))
+    for key, number, largest in (*limits, (b"mtime", seconds, _LARGEST_SIZE)):
+        if not 0 <= number <= largest:
+            found[key] = b"%d" % number
+    return found
+
+
+def _extended(name: bytes, records: dict[bytes, bytes]) -> bytes:
+    """A PAX header of these records, in the order and under the name that Go gives it."""
+    data = b"".join(record(key, value) for key, value in sorted(records.items()))
+    above, _, last = name.rpartition(b"/")
+    shown = posixpath.normpath(b"/".join(filter(None, (above, b"PaxHeaders.0", last))))
+    shown = _ascii(shown)[:_LONGEST_FIELD].rstrip(b"/")
+    return _block(shown, 0, 0, 0, len(data), 0, b"x", b"", 0, 0) + data + bytes(-len(data) % BLOCK)
 
 
 def record(key: bytes, value: bytes) -> bytes:

@@ -86,8 +86,6 @@ def written(name: str, place: Path) -> str:
             "rootfs": {"type": "layers", "diff_ids": [row["digest"] for row in rows]},
             "history": [*history, {"created": MADE, "created_by": "made too", "comment": "of the base"}],
         }
-        if name == "plain":
-            del config["history"]
         image = {
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",

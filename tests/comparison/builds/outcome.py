@@ -117,9 +117,10 @@ def entries(tar: bytes) -> list[dict]:
         devices = f"{octal(head[329:337])}:{octal(head[337:345])}" if head[329:345].strip(b"\0 0") else ""
         magic = "" if head[257:265] == b"ustar\x0000" else repr(head[257:265])
         time = octal(head[136:148])
+        whole = re.search(r" path=(.*?)\\n\d* ?", more)
         found.append(
             {
-                "name": f"{prefix}|{name}" if prefix else name,
+                "name": whole[1] if whole else f"{prefix}|{name}" if prefix else name,
                 "kind": kind,
                 "mode": f"{octal(head[100:108]):o}",
                 "owner": f"{octal(head[108:116])}:{octal(head[116:124])}",
@@ -127,7 +128,7 @@ def entries(tar: bytes) -> list[dict]:
                 "time": "now" if time > TODAY else time,
                 "link": link,
                 "contents": f"{size} {hashlib.sha256(data).hexdigest()[:12]}" if size else "",
-                "more": f"{devices}{magic}{more}",
+                "more": f"{devices}{magic}{more} {name}" if whole else f"{devices}{magic}{more}",
             }
         )
         more = ""

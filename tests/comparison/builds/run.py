@@ -6,7 +6,6 @@ builds for the short form, which has no buildkitd.
 """
 
 import argparse
-import json
 import re
 import sys
 import tempfile

@@ -27,10 +27,14 @@ EMPTY_LAYER = digest_of(END)
 
 
 class Keeper:
-    """A context manager; what it keeps may be removed once it has ended. store: the engine's images"""
+    """A context manager; what it keeps may be removed once it has ended. store: the engine's images
 
-    def __init__(self, store: Catalogue) -> None:
+    empties: a step without changes has a layer all the same, one without members, as with BuildKit
+    """
+
+    def __init__(self, store: Catalogue, empties: bool = False) -> None:
         self.store = store
+        self._empties = empties
         self._session = store.session()
         self._lock = threading.Lock()
         self._layers: dict[str, Layer] = {}  # by diff id; guarded by `_lock`, as are the next
@@ -66,7 +70,7 @@ class Keeper:
             self._held.append(image.id)
 
     def packed(self, stream: io.BufferedIOBase, below: Snapshot) -> Part | None:
-        """The layer of an uncompressed tar that lies above `below`; None for an empty one. Raises EngineErrors.
+        """The layer of an uncompressed tar that lies above `below`; None as with `kept`. Raises EngineErrors.
 
         stream: another thread reads it
         """
@@ -74,12 +78,19 @@ class Keeper:
             layer, form = making.pack(self._session, stream, blob)
             return self.kept(blob, layer, form, below)
 
+    def added(self, blob: Incoming, made: tuple[Layer, str] | None, below: Snapshot) -> Snapshot:
+        """The tree with a step's changes, as `commit` has unpacked them, None for none. Raises as `packed` does."""
+        if made is not None:
+            return below.above(self.kept(blob, *made, below))
+        return below.above(self.packed(io.BytesIO(END), below)) if self._empties else below
+
     def kept(self, blob: Incoming, layer: Layer, form: str, below: Snapshot) -> Part | None:
-        """An unpacked layer of the session above `below`, with its blob put into the store; None for an empty layer.
+        """An unpacked layer of the session above `below`, with its blob put into the store; None for one without
+        members, where these do not count.
 
         form: the compression of the blob. Raises Invalid for more layers than an image may have.
         """
-        if layer.diff_id == EMPTY_LAYER:
+        if layer.diff_id == EMPTY_LAYER and not self._empties:
             return None
         if len(below.parts) >= documents.MOST_LAYERS:
             raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")

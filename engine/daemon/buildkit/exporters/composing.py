@@ -149,14 +149,14 @@ def _tree(
     based = documents.diff_ids_of(base)
     layers = layering.blobs(store, held, tree.parts, based, wish.layers, result.epoch, check)
     cached = result.inline_cache(tree, layers) if result.inline_cache is not None else None
-    config = documents.dump(_config(tree, layers, base, result.epoch, cached))
+    config = documents.dump(dict(sorted(_config(tree, layers, base, result.epoch, cached).items())))
     config_type = documents.OCI_CONFIG if wish.layers.oci else documents.DOCKER_CONFIG
     config_part = documents.descriptor(config_type, made.keep(config), len(config))
     manifest = documents.manifest_document(config_part, [layer.descriptor for layer in layers])
     manifest["mediaType"] = documents.OCI_MANIFEST if wish.layers.oci else documents.DOCKER_MANIFEST
     annotations = wish.annotations.manifest(tree.platform)
     manifest |= {"annotations": annotations} if annotations else {}
-    data = documents.dump(manifest)
+    data = documents.dump(manifest, documents.INDENT)
     part = documents.descriptor(manifest["mediaType"], made.keep(data), len(data))
     annotations = wish.annotations.manifest_descriptor(tree.platform)
     part |= {"annotations": annotations} if annotations else {}
@@ -251,7 +251,7 @@ def _index(made: Composed, result: Result, said: Sequence[Sequence[Attestation]]
     index: Object = {"schemaVersion": 2, "mediaType": kind, "manifests": entries}
     annotations = wish.annotations.whole(marks.INDEX)
     index |= {"annotations": annotations} if annotations else {}
-    data = documents.dump(index)
+    data = documents.dump(index, documents.INDENT)
     made.target = documents.descriptor(kind, made.keep(data), len(data))
     annotations = wish.annotations.whole(marks.INDEX_DESCRIPTOR)
     made.target |= {"annotations": annotations} if annotations else {}

@@ -122,7 +122,7 @@ def manifest(target: Object, statements: Sequence[Statement], oci: bool, artifac
     if artifact:
         subject = {key: target[key] for key in ("mediaType", "digest", "size")}
         whole |= {"artifactType": _ARTIFACT, "subject": subject}
-    data = documents.dump(whole)
+    data = documents.dump(whole, documents.INDENT)
     about = {"vnd.docker.reference.digest": target["digest"], "vnd.docker.reference.type": "attestation-manifest"}
     found = documents.descriptor(whole["mediaType"], digest_of(data), len(data))
     return {**found, "annotations": about, "platform": PLATFORM}, [*contents, config, data]

@@ -23,6 +23,7 @@ from engine.errors import Invalid, NotBuilt, NotFound
 _PIECE = 256 * 1024
 _BUFFER = 256 * 1024
 _USUAL = "gzip"
+_RETIMED = "buildkit/rewritten-timestamp"
 _OCI = "application/vnd.oci.image.layer.v1.tar"
 _OCI_FOREIGN = "application/vnd.oci.image.layer.nondistributable.v1.tar"
 _DOCKER = "application/vnd.docker.image.rootfs.diff.tar"
@@ -131,6 +132,8 @@ def _blob(
         held.enter_context(content.pinned([made.digest]))
         kind = _media_type(part.descriptor["mediaType"], form, wanted)
         descriptor = documents.descriptor(kind, made.digest, made.size)
+        if epoch is not None and wanted.oci:
+            descriptor["annotations"] = {_RETIMED: str(epoch)}
         made.keep()
     diff_id = f"sha256:{hashed.hexdigest()}"
     return Blob(descriptor, diff_id, part.layer if diff_id == part.layer.diff_id else None)

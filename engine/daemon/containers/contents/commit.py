@@ -8,6 +8,7 @@ forbids it.
 import contextlib
 import itertools
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
@@ -54,7 +55,6 @@ IMAGE_KEYS: Final = (
     "OnBuild",
     "Shell",
 )
-_WHITEOUT_MODE = 0o100600
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,7 @@ def _packed(top: int, first: Change, found: Iterator[Change]) -> Iterator[Chunk]
     # The directories that the present one is in, as far as they are in the archive as directories. A program in a
     # container that is not paused may put a link in the place of one: nothing could be unpacked below that.
     inside = [""]
-    now = int(time.time())
-    whiteout = os.stat_result((_WHITEOUT_MODE, 0, 0, 1, 0, 0, 0, now, now, now))
+    whiteout = os.stat_result((stat.S_IFREG, 0, 0, 1, 0, 0, 0, 0, 0, 0))
     try:
         for change in itertools.chain((first,), found):
             directory, _, name = change.path[1:].rpartition("/")
