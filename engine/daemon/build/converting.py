@@ -202,7 +202,8 @@ class Conversion:
                 built.state.configure(command)
                 if isinstance(command, commands.Cmd):
                     built.state.config["ArgsEscaped"] = True
-                built.entries.append(Entry(historytext.of(command, built.state.config), None))
+                if not isinstance(command, commands.Onbuild):  # of which BuildKit notes nothing
+                    built.entries.append(Entry(historytext.of(command, built.state.config), None))
 
     def _workdir(self, built: Built, instruction: Instruction, command: commands.Workdir, escape: str) -> None:
         title = self._title(built, instruction, command, escape)

@@ -12,25 +12,30 @@ from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.state import shown_config
 from engine.daemon.clock import rfc3339
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 
 
-def document(built: Built, solver: Solver) -> tuple[Object, tuple[Part, ...]]:
-    """The document of the stage's image (OCI image-spec, config.md) and its layers, once all its nodes are solved."""
+def document(built: Built, solver: Solver, asked: Platform | None) -> tuple[Object, tuple[Part, ...]]:
+    """The document of the stage's image (OCI image-spec, config.md) and its layers, once all its nodes are solved.
+
+    asked: the platform that the client has named, which the image is said to be for whatever it stands on
+    """
     tree = solver.snapshot(built.tree) if built.tree is not None else Snapshot()
     base = built.base
     known = base.get("history")
     history = [_step(entry, solver) for entry in built.entries]
     steps = [*(known if isinstance(known, list) else []), *_dated(history, base)]
-    platform = built.state.platform
+    platform = asked or (platforms.of(base) if base.get("architecture") else platforms.host())
     author = built.state.author or base.get("author")
     created = steps[-1].get("created") if steps else None
     made: Object = {
         "created": created if isinstance(created, str) and created else rfc3339(time.time_ns()),
         **({"author": author} if author else {}),
-        "architecture": base.get("architecture") or platform.architecture,
-        **({"variant": base.get("variant") or platform.variant} if base.get("variant") or platform.variant else {}),
-        "os": base.get("os") or platform.os,
+        "architecture": platform.architecture,
+        **({"variant": platform.variant} if platform.variant else {}),
+        "os": platform.os,
         **({"os.features": list(platform.features)} if platform.features else {}),
         **({"os.version": platform.version} if platform.version else {}),
         "config": _config(built),

@@ -21,7 +21,7 @@ from engine.daemon.build.graph.work import HOST_NETWORK, Work
 from engine.daemon.build.mounting import Mount, Mounted
 from engine.daemon.containers import paths
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.contents import changes, commit
+from engine.daemon.containers.contents import changes, commit, initlayer
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.verbs import create, remove, start, wait
 from engine.daemon.dockerfile.devices import Device
@@ -291,7 +291,8 @@ def _program(work: Work, program: Program) -> Iterator[Object]:
 def _changed(work: Work, root: Snapshot, container: Container) -> Snapshot:
     """The tree with what the container has changed in it."""
     with work.keeper.incoming() as blob:
-        new = commit.layer(work.engine, container, work.keeper.session, blob)
+        places = initlayer.FILES if work.keeper.traces else initlayer.PATHS
+        new = commit.layer(work.engine, container, work.keeper.session, blob, places)
         return work.keeper.added(blob, new, root)
 
 

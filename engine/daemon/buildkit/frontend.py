@@ -230,8 +230,9 @@ def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver
     """
     trees = []
     for target, options in zip(targets, wanted, strict=True):
-        config, parts = finishing.document(target, solver)
-        platform = platforms.parse(options.platform) if options.platform else platforms.of(config)
+        asked = platforms.parse(options.platform) if options.platform else None
+        config, parts = finishing.document(target, solver, asked)
+        platform = asked or platforms.host()
         steps = functools.partial(solver.steps, target.tree) if target.tree is not None else tuple
         trees.append(Tree(platform, parts, config, steps=steps))
     metadata = {_PLATFORMS: json.dumps({"Platforms": [_named(tree.platform) for tree in trees]}).encode()}

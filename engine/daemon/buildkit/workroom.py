@@ -42,7 +42,7 @@ def opened(
     engine: ContainerParts, caller: Caller, allowed: frozenset[str], lend: Callable[[], Lend | None]
 ) -> Iterator[Workroom]:
     """The workroom of one build."""
-    with Keeper(engine.images, empties=True) as keeper, scratch(engine.settings.data_root) as directory:
+    with Keeper(engine.images, traces=True) as keeper, scratch(engine.settings.data_root) as directory:
         results = Results(engine.database, keeper, held=True)
         try:
             yield Workroom(engine, keeper, results, directory, caller, allowed, lend)

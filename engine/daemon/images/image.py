@@ -137,7 +137,9 @@ def index_entries(document: Object) -> list[Object]:
 
 def manifest_parts(document: Object) -> tuple[Object, list[Object]]:
     """The descriptor of a manifest's config, and those of its layers, lowest first. Raises Invalid."""
-    layers = document.get("layers")
+    layers = document.get("layers", ())
+    if layers is None:  # as Go writes an empty list that was never made
+        layers = []
     if not isinstance(layers, list):
         raise Invalid("invalid manifest: no layers")
     if len(layers) > MOST_LAYERS:

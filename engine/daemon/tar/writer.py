@@ -147,8 +147,7 @@ def _block(
         _MAGIC,
         b"",
         b"",
-        b"%07o" % major,
-        b"%07o" % minor,
+        *((b"", b"") if kind == b"x" else (b"%07o" % major, b"%07o" % minor)),
         prefix,
     )
     # The low half of Adler-32 is 1 + the sum of the bytes modulo 65521; even names of only 0xFF do not reach that.

@@ -22,7 +22,7 @@ class File(NamedTuple):
 
     @property
     def time(self) -> int:
-        """Seconds, on both sides of the epoch; another text has another one, for builders tell files by size and time."""
+        """Seconds, on both sides of the epoch. Another text has another time: builders tell files by size and time."""
         return EPOCH - 50_000_000 + zlib.crc32(f"{self.name} {self.text} {self.mode}".encode()) % 100_000_000
 
 

@@ -1,5 +1,7 @@
 """In what two outcomes of one build differ. Pure."""
 
+import difflib
+import json
 from collections.abc import Iterator
 
 from tests.replay.compare import Departure
@@ -63,9 +65,22 @@ def of_layers(theirs: list[dict], ours: list[dict], ids: tuple[str, str]) -> Ite
             if value != pair[1][name][key]:
                 yield Departure("value", f"entry.{key}", f"{value!r}, ours {pair[1][name][key]!r} of {pair[0][name]}")
     if pair[0] == pair[1] and theirs != ours:
-        yield Departure("order", "layer", f"{[*pair[0]]}, ours {[*pair[1]]}")
+        yield Departure("order", "layer", f"{names(theirs)}, ours {names(ours)}")
     elif theirs == ours and ids[0] != ids[1] and not any(entry.get("time") == "now" for entry in ours):
         yield Departure("bytes", "layer", "equal entries of other bytes")
+
+
+def each_alone(theirs: list[dict], ours: list[dict]) -> Iterator[tuple[str, str]]:
+    """The steps that one history has alone."""
+    shown = [[json.dumps(step, sort_keys=True, ensure_ascii=False) for step in side] for side in (theirs, ours)]
+    for line in difflib.ndiff(*shown):
+        if line[0] in "-+":
+            yield "theirs alone" if line[0] == "-" else "ours alone", line[2:]
+
+
+def names(entries: list[dict]) -> list[str]:
+    """In the order of the archive."""
+    return [entry["name"] for entry in entries]
 
 
 def values(theirs: object, ours: object, where: str) -> Iterator[Departure]:
@@ -78,6 +93,9 @@ def values(theirs: object, ours: object, where: str) -> Iterator[Departure]:
                 yield Departure("extra", f"{where}.{key}", f"{ours[key]!r}")
             else:
                 yield from values(theirs[key], ours[key], f"{where}.{key}")
+    elif isinstance(theirs, list) and isinstance(ours, list) and where == "history" and theirs != ours:
+        for which, line in each_alone(theirs, ours):
+            yield Departure(which, where, line)
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
         for one, other in zip(theirs, ours, strict=True):
             yield from values(one, other, f"{where}[]")

@@ -53,7 +53,9 @@ class Report:
     @staticmethod
     def kind(found: Departure) -> str:
         """What is the same in departures of one cause: the words without names, where there are words."""
-        told = found.what in ("status", "error") or ".created_by" in found.where
+        if found.what.endswith(" alone") and found.where == "entry":
+            return found.how.partition(", 'mode'")[0]
+        told = found.what in ("status", "error") or found.where == "history"
         return VARIABLE.sub("_", found.how)[:200] if told else ""
 
     def show(self) -> str:

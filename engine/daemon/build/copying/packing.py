@@ -6,7 +6,6 @@ names; for a directory, only the last one does.
 """
 
 import contextlib
-import itertools
 import os
 import posixpath
 import stat
@@ -183,19 +182,15 @@ class _Layer:
     def _lead(self, path: str, owner: tuple[int, int], last: tuple[int, int] | None = None) -> None:
         """Add the directories down to `path`: those of the base as they are, new ones owned by `owner`.
 
-        One of the base that gets a new entry has the time of now, as on a disk.
         last: the owner of `path` itself, if it is new; with `last`, the mode of --chmod holds for `path` too
         """
-        inner = [found for _, found in self._place.above[1:]]
-        for (name, found), below in itertools.zip_longest(self._place.above, inner):
+        for name, found in self._place.above:
             if len(name) > len(path):
                 return
             if name in self._made:
                 continue
             self._made.add(name)
-            if found is not None and (name == path or below is None):
-                found = _plain(found.st_mode, (found.st_uid, found.st_gid), self._now)
-            elif found is None:
+            if found is None:
                 found = _plain(_DIRECTORY_MODE, owner, self._now)
                 if last is not None and name == path:
                     mode = self._mode(_DIRECTORY_MODE) if self._mode is not None else _DIRECTORY_MODE

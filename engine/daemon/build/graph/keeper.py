@@ -29,12 +29,13 @@ EMPTY_LAYER = digest_of(END)
 class Keeper:
     """A context manager; what it keeps may be removed once it has ended. store: the engine's images
 
-    empties: a step without changes has a layer all the same, one without members, as with BuildKit
+    traces: each step leaves what one of BuildKit's leaves: a layer, if need be one without members, and the
+    directories that a command's own file systems were mounted on
     """
 
-    def __init__(self, store: Catalogue, empties: bool = False) -> None:
+    def __init__(self, store: Catalogue, traces: bool = False) -> None:
         self.store = store
-        self._empties = empties
+        self.traces = traces
         self._session = store.session()
         self._lock = threading.Lock()
         self._layers: dict[str, Layer] = {}  # by diff id; guarded by `_lock`, as are the next
@@ -82,7 +83,7 @@ class Keeper:
         """The tree with a step's changes, as `commit` has unpacked them, None for none. Raises as `packed` does."""
         if made is not None:
             return below.above(self.kept(blob, *made, below))
-        return below.above(self.packed(io.BytesIO(END), below)) if self._empties else below
+        return below.above(self.packed(io.BytesIO(END), below)) if self.traces else below
 
     def kept(self, blob: Incoming, layer: Layer, form: str, below: Snapshot) -> Part | None:
         """An unpacked layer of the session above `below`, with its blob put into the store; None for one without
@@ -90,7 +91,7 @@ class Keeper:
 
         form: the compression of the blob. Raises Invalid for more layers than an image may have.
         """
-        if layer.diff_id == EMPTY_LAYER and not self._empties:
+        if layer.diff_id == EMPTY_LAYER and not self.traces:
             return None
         if len(below.parts) >= documents.MOST_LAYERS:
             raise Invalid(f"max depth exceeded: {documents.MOST_LAYERS} layers are allowed")

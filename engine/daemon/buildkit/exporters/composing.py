@@ -153,6 +153,7 @@ def _tree(
     config_type = documents.OCI_CONFIG if wish.layers.oci else documents.DOCKER_CONFIG
     config_part = documents.descriptor(config_type, made.keep(config), len(config))
     manifest = documents.manifest_document(config_part, [layer.descriptor for layer in layers])
+    manifest["layers"] = manifest["layers"] or None  # as Go writes an empty list
     manifest["mediaType"] = documents.OCI_MANIFEST if wish.layers.oci else documents.DOCKER_MANIFEST
     annotations = wish.annotations.manifest(tree.platform)
     manifest |= {"annotations": annotations} if annotations else {}
@@ -176,8 +177,8 @@ def base_config(outcome: Outcome, tree: Tree) -> Object:
 def _config(tree: Tree, layers: Sequence[Blob], base: Object, epoch: int | None, cached: bytes | None) -> Object:
     config = {**tree.config}
     diff_ids = [layer.diff_id for layer in layers]
-    if documents.diff_ids_of(config) != diff_ids or "rootfs" not in config:
-        config["rootfs"] = {"type": "layers", "diff_ids": diff_ids}
+    if documents.diff_ids_of(config) != diff_ids or not diff_ids or "rootfs" not in config:
+        config["rootfs"] = {"type": "layers", "diff_ids": diff_ids or None}
     history = _history(config, len(layers))
     if epoch is not None:
         moment = rfc3339(epoch * SECOND) if epoch else "1970-01-01T00:00:00Z"

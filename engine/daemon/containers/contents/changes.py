@@ -53,11 +53,17 @@ def changes(engine: ContentParts, container: Container) -> list[Object]:
     return compare(engine, container, lambda _, found: [{"Path": change.path, "Kind": change.kind} for change in found])
 
 
-def compare(engine: ContentParts, container: Container, use: Callable[[int, Iterator[Change]], T]) -> T:
+def compare(
+    engine: ContentParts,
+    container: Container,
+    use: Callable[[int, Iterator[Change]], T],
+    own: frozenset[str] = initlayer.PATHS,
+) -> T:
     """Return `use(top, changes)`, which may read the changes once.
 
     Raises SystemFailure, and NotFound when the container is removed meanwhile.
     top: a descriptor of the directory that holds the changed files at the same paths; -1 if the container never ran
+    own: the places of `initlayer` that are no change while they are as the engine has made them
     """
     upper = paths.of(engine.settings.data_root, engine.settings.exec_root, container.id).upper
     try:
@@ -67,10 +73,10 @@ def compare(engine: ContentParts, container: Container, use: Callable[[int, Iter
         return use(-1, iter(()))  # it has never run
     try:
         if engine.storage == "overlayfs":
-            return _use(use, top, _image(engine, container), overlay=engine.images.opaque)
+            return _use(use, top, _image(engine, container), engine.images.opaque, own)
         base = engine.images.layer_root
         layers = [os.open(os.path.join(base, layer), _DIRECTORY) for layer in reversed(container.layers)]
-        return _use(use, top, _Layers(layers), overlay="")
+        return _use(use, top, _Layers(layers), "", own)
     finally:
         os.close(top)
         _check_there(container)
@@ -104,8 +110,10 @@ def _check_there(container: Container) -> None:
         raise NotFound(f"No such container: {container.id}")
 
 
-def _use(use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | None", overlay: str) -> T:
-    with contextlib.closing(_walk(os.dup(top), lower, overlay, not overlay)) as found:
+def _use(
+    use: Callable[[int, Iterator[Change]], T], top: int, lower: "_Lower | None", overlay: str, own: frozenset[str]
+) -> T:
+    with contextlib.closing(_walk(os.dup(top), lower, overlay, not overlay, own)) as found:
         return use(top, found)
 
 
@@ -234,7 +242,7 @@ class _Level:
 
 
 def _walk(
-    upper: int, lower: _Lower | None, overlay: str, whole: bool, own: frozenset[str] = initlayer.PATHS
+    upper: int, lower: _Lower | None, overlay: str, whole: bool, own: frozenset[str]
 ) -> Generator[Change, None, None]:
     """The changes below a directory, whose descriptor and whose side of the image are closed at the end.
 

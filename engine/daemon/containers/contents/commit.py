@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers import config, ports
 from engine.daemon.containers.announce import announce
-from engine.daemon.containers.contents import changes
+from engine.daemon.containers.contents import changes, initlayer
 from engine.daemon.containers.contents.changes import DELETED, Change
 from engine.daemon.containers.record import Container
 from engine.daemon.containers.shapes import Config
@@ -164,8 +164,14 @@ def _not_there(diff_id: str) -> Callable[[], NoReturn]:
     return refuse
 
 
-def layer(engine: ContentParts, container: Container, session: Session, blob: Incoming) -> tuple[Layer, str] | None:
-    """Pack the container's changes into a layer of the session; its blob is filled on the way.
+def layer(
+    engine: ContentParts,
+    container: Container,
+    session: Session,
+    blob: Incoming,
+    own: frozenset[str] = initlayer.PATHS,
+) -> tuple[Layer, str] | None:
+    """Pack the container's changes into a layer of the session; its blob is filled on the way. own: see `changes`
 
     Returns the layer and the blob's compression, or None where nothing has changed.
     """
@@ -173,7 +179,7 @@ def layer(engine: ContentParts, container: Container, session: Session, blob: In
     def made(top: int, found: Iterator[Change]) -> tuple[Layer, str] | None:
         return unpacked(top, found, session, blob)
 
-    return changes.compare(engine, container, made)
+    return changes.compare(engine, container, made, own)
 
 
 def unpacked(top: int, found: Iterator[Change], session: Session, blob: Incoming) -> tuple[Layer, str] | None:

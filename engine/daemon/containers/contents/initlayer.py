@@ -35,6 +35,8 @@ _PLACES = {
 _PARENTS = ("dev", "etc")
 PATHS = frozenset(f"/{place}" for place in _PLACES)
 """The places, as a container names them."""
+FILES = PATHS - {"/dev", "/proc", "/sys"}
+"""Those that BuildKit takes away after a command; of the others an image has what it lacked."""
 NAMES = {
     above and f"/{above}": [each.rpartition("/")[2] for each in _PLACES if each.rpartition("/")[0] == above]
     for above in ("", *_PARENTS)
