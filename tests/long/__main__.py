@@ -14,8 +14,9 @@ Started by `python3 -m tests --long`, which puts what is needed into the tests' 
     guest       tests/api as root, `user` and `clients` in a guest, which takes hours; only when it is named
     usermode    the same on a Linux that is a program, which takes fewer; only when it is named
     dockerd     a current dockerd, built first, and this engine are sent the same calls; only when it is named
+    buildkit    a current buildkitd, built first, and this engine make the same builds; only when it is named
 
-Without a name all but the last nine are done. The first input that is answered by anything but a refusal, or that
+Without a name all but the last ten are done. The first input that is answered by anything but a refusal, or that
 leaves something behind, ends a target's run: it is kept in the file that is named then, and `python -m tests.long
 TARGET FILE` asks it again.
 """
@@ -43,7 +44,7 @@ TESTS = {
     "driver": ("tests/clients/test_buildx_driver.py", {"ENGINE_TEST_DRIVER": "1"}),
 }
 MUSL = "musl"
-OTHERS = (MUSL, guest.NAME, guest.USERMODE, current.NAME)
+OTHERS = (MUSL, guest.NAME, guest.USERMODE, *current.JOBS)
 # What the guest runs: tests/api as root, and two of the jobs.
 IN_THE_GUEST = [("root", "tests/api", {}), *((name, *TESTS[name]) for name in ("user", "clients"))]
 RUNS = 100_000
@@ -71,8 +72,7 @@ def main() -> int:
     for job in (guest.NAME, guest.USERMODE):
         if job in asked.what:
             failed += guest.run(IN_THE_GUEST, job)
-    if current.NAME in asked.what:
-        failed += [current.NAME] if current.run() else []
+    failed += [job for job in current.JOBS if job in asked.what and current.run(job)]
     print(f"tests.long: {asked.runs} inputs each; " + (f"failed: {', '.join(failed)}" if failed else "all is well"))
     return 1 if failed else 0
 

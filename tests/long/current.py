@@ -1,20 +1,26 @@
-"""The job `dockerd`: a current dockerd is built once, and `tests.comparison` puts this engine beside it.
+"""The jobs `dockerd` and `buildkit`: a current one is built once, and `tests.comparison` puts this engine beside it.
 
-It takes root on Debian. The build takes half an hour on two processors; it is kept below the cache.
+They take root on Debian. The builds take half an hour on two processors; they are kept below the cache.
 """
 
 import subprocess
 import sys
+from collections.abc import Iterable
 
 from tests.__main__ import CACHE, apt
-from tests.setup import dockerd
+from tests.setup import buildctl, dockerd
+from tests.setup.golang import Programs
 
-NAME = "dockerd"
+# Each job: what it needs, and the module that compares.
+JOBS: dict[str, tuple[tuple[Programs, ...], str]] = {
+    "dockerd": (dockerd.PARTS, "tests.comparison.run"),
+    "buildkit": ((dockerd.RUNC, buildctl.PROGRAMS, buildctl.DAEMON), "tests.comparison.builds.run"),
+}
 
 
-def build() -> None:
+def build(parts: Iterable[Programs]) -> None:
     """What is not there yet, one part after the other; RuntimeError with the builder's words."""
-    for part in dockerd.PARTS:
+    for part in parts:
         if part.complete(CACHE):
             continue
         if reason := part.unable():
@@ -27,7 +33,8 @@ def build() -> None:
                 raise RuntimeError(reason)
 
 
-def run() -> int:
+def run(job: str) -> int:
     """Build, compare; the exit status."""
-    build()
-    return subprocess.run([sys.executable, "-m", "tests.comparison.run"]).returncode
+    parts, module = JOBS[job]
+    build(parts)
+    return subprocess.run([sys.executable, "-m", module]).returncode

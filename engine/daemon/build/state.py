@@ -29,6 +29,7 @@ from engine.kernel.syscalls import boot_id
 # As many characters does an entry count for, of a list or a table that an instruction makes anew.
 _LISTED, _TABLED = 4, 16
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TABLES = frozenset(("ExposedPorts", "Volumes", "Labels"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,8 +232,12 @@ class Maker:
 
 
 def shown_config(config: Object) -> Object:
-    """The config in the form of an image's document: only keys with a value, in the order of the specification."""
-    return {key: config[key] for key in IMAGE_KEYS if config.get(key)}
+    """The config in the form of an image's document: only keys with a value, in the order of the specification.
+
+    A table is in the order of its keys, as Go writes it.
+    """
+    shown = {key: config[key] for key in IMAGE_KEYS if config.get(key)}
+    return {**shown, **{key: dict(sorted(shown[key].items())) for key in _TABLES & shown.keys()}}
 
 
 def _document(state: State, created_by: str, part: Part | None, history: Object | None) -> Object:

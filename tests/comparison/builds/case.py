@@ -71,7 +71,7 @@ def written(case: Case, place: Path) -> None:
             path.hardlink_to(place / each.text)
         else:
             path.write_bytes(each.text.encode("latin-1") if each.name.endswith("gz") else each.text.encode())
-        if each.kind != "link":
+        if each.kind in ("file", "dir"):
             path.chmod(each.mode)
     for path in sorted({place / each.name for each in made} | {*place.rglob("*"), place}, reverse=True):
         known = next((each for each in made if place / each.name == path), File(str(path.relative_to(place))))

@@ -1,8 +1,8 @@
 """`python -m tests.comparison.builds.run [--builds N] [--seed S] [--record FILE]`: the comparison, and what differed.
 
 Run by `python3 -m tests --long buildkit`, as root. Prints the seed; ends with status 1 when a build differs and no row
-of `differences` means it, or when a row was not needed in a whole run. --record keeps what buildkitd gave to the first
-builds for the short form, which has no buildkitd.
+of `differences` means it, or when a row was not needed in a whole run. `--record tests/data/builds.json` keeps what
+buildkitd gave to some of the builds that both made alike, for the short form, which has no buildkitd.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from tests.__main__ import CACHE
-from tests.comparison.builds import comparing, grammar
+from tests.comparison.builds import comparing, grammar, recorded
 from tests.comparison.builds.case import Case
 from tests.comparison.builds.differences import DIFFERENCES, Meant
 from tests.comparison.builds.sides import Sides
@@ -81,21 +81,28 @@ def main() -> int:
     parser.add_argument("--seed", default=str(int(time.time())))
     parser.add_argument("--only", type=int, help="the one build of that number")
     parser.add_argument("--report", type=Path, help="a file for what differed, beside the output")
+    parser.add_argument("--record", type=Path, help="a file for what buildkitd gave to builds that both make alike")
     asked = parser.parse_args()
     print(f"builds: seed {asked.seed}", flush=True)
+    recording = recorded.Recording() if asked.record else None
     report, begun = Report(), time.monotonic()
     numbers = range(asked.builds) if asked.only is None else [asked.only]
     cases = [(number, grammar.case(Random(f"{asked.seed}/{number}"))) for number in numbers]
     outcomes: Counter[str] = Counter()
     with (
-        Sides(Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp")), CACHE) as sides,
+        Sides(Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp")), CACHE, recording is None) as sides,
         ThreadPoolExecutor(AT_ONCE) as many,
     ):
         for number, case, (theirs, ours) in many.map(lambda each: compared(sides, *each), cases):
             outcomes[theirs["status"]] += 1
-            report.take(comparing.departures(theirs, ours), f"build {number}:\n{case.shown()}")
+            found = comparing.departures(theirs, ours)
+            report.take(found, f"build {number}:\n{case.shown()}")
+            if recording is not None and not found:
+                recording.take(case, theirs)
             if asked.report and number % 20 == 19:
                 asked.report.write_text(report.show())
+    if recording is not None:
+        recording.write(asked.record)
     shown = report.show()
     print(shown)
     minutes = (time.monotonic() - begun) / 60

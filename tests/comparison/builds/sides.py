@@ -66,21 +66,29 @@ class Buildkitd:
         self.namespaces.close()
 
 
-class Side:
-    """One of the two, and how buildctl reaches it. layouts: name → digest of the images that builds begin with"""
+class Layouts:
+    """The images that builds begin with, in directories below `root`. programs: as of `bases.layers`"""
 
-    def __init__(self, address: str, root: Path, program: Path, layouts: dict[str, str]) -> None:
-        self.address, self.root, self.program, self.layouts = address, root, program, layouts
-        root.mkdir(parents=True, exist_ok=True)
+    def __init__(self, root: Path, programs: bool) -> None:
+        self.root = root
+        self.digests = {name: bases.written(name, root / name, programs) for name in bases.CONFIGS}
+
+
+class Side:
+    """One that builds, and how buildctl reaches it. place: a directory for its archives, made here"""
+
+    def __init__(self, address: str, place: Path, program: Path, layouts: Layouts) -> None:
+        self.address, self.place, self.program, self.layouts = address, place, program, layouts
+        place.mkdir(parents=True)
 
     def build(self, case: Case, context: Path) -> dict:
         """What comes of a build of this context, which is there."""
-        archive = self.root / context.name
+        archive = self.place / context.name
         words = ["build", "--progress=rawjson", "--frontend=dockerfile.v0", "--local", f"context={context}"]
         words += ["--local", f"dockerfile={context}"]
         options = dict(case.options)
-        for name, digest in self.layouts.items():
-            words += ["--oci-layout", f"{name}={self.root.parent / name}"]
+        for name, digest in self.layouts.digests.items():
+            words += ["--oci-layout", f"{name}={self.layouts.root / name}"]
             options.setdefault(f"context:{name}", f"oci-layout://{name}@{digest}")
         words += [word for key, value in options.items() for word in ("--opt", f"{key}={value}")]
         attributes = {"dest": str(archive), **case.output}
@@ -104,12 +112,12 @@ class Side:
 
 
 class Sides:
-    """Those that are asked; a context manager. root: a new directory with a short path; only: `theirs` or `ours`"""
+    """Both; a context manager. root: a new directory with a short path; cache: where the set-up keeps programs"""
 
-    def __init__(self, root: Path, cache: Path) -> None:
+    def __init__(self, root: Path, cache: Path, programs: bool = True) -> None:
         self.root, self.cache = root, cache
         self.parent = f"builds-{os.getpid()}"
-        self.layouts = {name: bases.written(name, root / name) for name in bases.CONFIGS}
+        self.layouts = Layouts(root, programs)
         self.program = buildctl.PROGRAMS.place(cache, "buildctl")
         self.held = ExitStack()
 

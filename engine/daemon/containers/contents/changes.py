@@ -242,7 +242,7 @@ class _Level:
 
 
 def _walk(
-    upper: int, lower: _Lower | None, overlay: str, whole: bool, own: frozenset[str]
+    upper: int, lower: _Lower | None, overlay: str, whole: bool, own: frozenset[str] = initlayer.PATHS
 ) -> Generator[Change, None, None]:
     """The changes below a directory, whose descriptor and whose side of the image are closed at the end.
 
