@@ -309,7 +309,7 @@ NUMBERS = {
     ),
     "of numbers": (
         *("api/connection", "build/copying/fetching", "build/copying/packing", "build/workdir", "clock"),
-        *("containers/contents/commit", "containers/life/end", "containers/exec/verbs", "notify", "tar/writer"),
+        *("containers/life/end", "containers/exec/verbs", "notify", "tar/writer"),
     ),
 }
 

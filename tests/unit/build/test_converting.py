@@ -92,6 +92,18 @@ def test_triggers_of_a_base_come_first() -> None:
         converted("FROM b", {"OnBuild": ["FROM x"]})
 
 
+def test_what_a_stage_leaves_in_its_config_and_history() -> None:
+    """As with BuildKit: one on nothing has a directory, ONBUILD leaves no step, and WORKDIR / makes nothing."""
+    _, built = converted("FROM scratch\nONBUILD RUN x\nWORKDIR /\nCMD x\nUSER u")
+    assert [(entry.created_by, entry.node) for entry in built.entries] == [
+        *(("WORKDIR /", None), ('CMD ["/bin/sh" "-c" "x"]', None), ("USER u", None)),
+    ]
+    assert (built.state.config["WorkingDir"], built.state.config["ArgsEscaped"]) == ("/", True)
+    _, without = converted("FROM scratch\nENTRYPOINT x")
+    assert without.state.config["WorkingDir"] == "/" and "ArgsEscaped" not in without.state.config
+    assert built.state.config["OnBuild"] == ["RUN x"]
+
+
 def test_arguments_reach_a_command_and_its_history() -> None:
     _, built = converted("ARG v=1\nFROM b\nARG v\nARG w=2\nENV w=3\nRUN x", args={"v": "9", "http_proxy": "p"})
     operation = built.tree.node.operation

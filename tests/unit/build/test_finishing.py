@@ -1,5 +1,7 @@
 """The document of a finished image: its history with BuildKit's moments, and what it takes over from its base."""
 
+import pytest
+
 from engine.daemon.build import finishing
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.converting import Built, Entry
@@ -7,7 +9,7 @@ from engine.daemon.build.graph.node import Node
 from engine.daemon.build.graph.snapshot import Part, Snapshot
 from engine.daemon.build.graph.solver import Solved
 from engine.daemon.build.pulled import Given
-from engine.daemon.build.state import State
+from engine.daemon.build.state import State, shown_config
 from engine.daemon.images import platform
 from engine.daemon.images.layers.store import Layer
 from engine.daemon.jsontext import Object
@@ -36,7 +38,9 @@ def part(number: int) -> Part:
     return Part(Layer(number, f"sha256:{number}", 1), {})
 
 
-def document(*steps: tuple[str, int | None, bool], base: Object | None = None) -> Object:
+def document(
+    *steps: tuple[str, int | None, bool], base: Object | None = None, asked: platform.Platform | None = None
+) -> Object:
     """The document after these steps: its text, the second in which its files were made (None: it makes none), and
     whether there are any.
     """
@@ -54,7 +58,9 @@ def document(*steps: tuple[str, int | None, bool], base: Object | None = None) -
         below = node
     state = State(Arguments({}, {}), platform.parse("linux/arm/v7"))
     state.config = {"Env": ["A=b"], "Cmd": []}
-    made, parts = finishing.document(Built(state, below.output(), BASE if base is None else base, entries), solver)
+    made, parts = finishing.document(
+        Built(state, below.output(), BASE if base is None else base, entries), solver, asked
+    )
     assert [each.layer.diff_id for each in parts] == made["rootfs"]["diff_ids"]
     return made
 
@@ -99,5 +105,31 @@ def test_what_the_base_says_is_taken_over() -> None:
     assert made["config"] == {"Env": ["A=b"]}
     assert [step["created_by"] for step in made["history"]] == ["them", "RUN"]
     assert {step["comment"] for step in made["history"][1:]} == {"buildkit.dockerfile.v0"}
-    alone = document(("RUN", 5, True), base={})
-    assert (alone["architecture"], alone["variant"], alone["os"]) == ("arm", "v7", "linux") and "author" not in alone
+    assert "author" not in document(("RUN", 5, True), base={})
+
+
+@pytest.mark.parametrize(
+    ("base", "asked", "expected"),
+    [
+        ({}, None, platform.host()),
+        ({}, "linux/arm64/v8", platform.Platform("linux", "arm64")),
+        ({"architecture": "arm64", "variant": "v8", "os": "linux"}, None, platform.Platform("linux", "arm64")),
+        (BASE, None, platform.Platform("linux", "arm", "v7")),
+        (BASE, "linux/amd64", platform.Platform("linux", "amd64")),
+    ],
+)
+def test_a_platform_is_what_the_client_names_or_the_bases(
+    base: Object, asked: str | None, expected: platform.Platform
+) -> None:
+    """In the form without what means nothing, whatever the stage itself was for."""
+    made = document(("RUN", 5, True), base=base, asked=platform.parse(asked) if asked else None)
+    assert (made["os"], made["architecture"], made.get("variant", "")) == (
+        expected.os,
+        expected.architecture,
+        expected.variant,
+    )
+
+
+def test_tables_are_in_the_order_of_their_keys() -> None:
+    shown = shown_config({"Labels": {"b": "1", "a": "2"}, "Env": ["B=1", "A=2"], "Cmd": []})
+    assert (list(shown), list(shown["Labels"]), shown["Env"]) == (["Env", "Labels"], ["a", "b"], ["B=1", "A=2"])

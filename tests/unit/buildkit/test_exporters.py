@@ -87,7 +87,8 @@ def test_the_manifest_of_statements(artifact: bool) -> None:
     entry, contents = intoto.manifest(target, [said], oci=True, artifact=artifact)
     assert entry["annotations"]["vnd.docker.reference.digest"] == target["digest"]
     assert len(contents) == 3 and entry["size"] == len(contents[-1])
-    assert (b'"subject":{"mediaType":"m"' in contents[-1]) == artifact
+    assert (json.loads(contents[-1]).get("subject", {}).get("mediaType") == "m") == artifact
+    assert contents[-1].startswith(b'{\n  "schemaVersion": 2,\n')
 
 
 @pytest.mark.parametrize(

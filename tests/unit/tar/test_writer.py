@@ -51,6 +51,39 @@ def test_names_and_links_of_any_length(length: int) -> None:
     assert (info.name, info.linkname) == (name.decode(), link.decode())
 
 
+def test_a_directory_has_a_slash_at_its_end() -> None:
+    """Whoever packs it."""
+    for name in (b"d", b"d/"):
+        assert header(name, stat_of(stat.S_IFDIR | 0o755))[:3] == b"d/\0"
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "field", "prefix"),
+    [
+        # As Go writes them: a name is divided at its last slash where both halves fit, and else has a record.
+        (b"a/" + b"b" * 99, b"0", b"b" * 99, b"a"),
+        (b"a" * 150 + b"/" + b"b" * 100, b"0", b"b" * 100, b"a" * 150),
+        (b"a" * 150 + b"/" + b"b" * 101, b"x", (b"a" * 150)[:100], b""),
+        (b"a" * 156 + b"/" + b"b", b"x", (b"a" * 156)[:100], b""),
+        ("d/é".encode(), b"x", b"d/PaxHeaders.0", b""),
+        (b"e/" + "é".encode() + b"f", b"x", b"e/PaxHeaders.0/f", b""),
+    ],
+)
+def test_a_name_is_told_as_go_tells_it(name: bytes, first: bytes, field: bytes, prefix: bytes) -> None:
+    made = header(name, stat_of())
+    assert (made[156:157], made[:100].rstrip(b"\0"), made[345:500].rstrip(b"\0")) == (first, field, prefix)
+    if first == b"x":
+        assert (made[100:108], made[329:345]) == (b"0000000\0", bytes(16))
+    (info,) = read(made)
+    assert info.name.encode() == name
+
+
+def test_of_a_number_that_is_too_large_the_record_alone_tells() -> None:
+    made = header(b"x", stat_of(uid=8**7, mtime=-1))
+    assert (made[-512 + 108 : -512 + 116], made[-512 + 136 : -512 + 148]) == (b"0000000\0", b"00000000000\0")
+    assert (b" uid=2097152\n" in made, b" mtime=-1\n" in made, b" gid=" in made) == (True, True, False)
+
+
 @pytest.mark.parametrize(
     ("size", "uid", "gid", "mtime"),
     [(0, 0, 0, 0), (8**11 - 1, 8**7 - 1, 8**7 - 1, 2**31), (8**11, 8**7, 2**32 - 2, 8**11), (5, 1, 2, -1)],

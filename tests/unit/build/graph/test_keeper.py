@@ -1,18 +1,20 @@
 """Layers that somebody gives to a build: each is what it is said to be, whether it is unpacked now or was before."""
 
 import gzip
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.daemon.build.graph.keeper import Keeper
+from engine.daemon.build.graph.keeper import EMPTY_LAYER, Keeper
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.images import image as documents
 from engine.daemon.images.layers import comparing
 from engine.daemon.jsontext import Object
 from engine.daemon.tar.compression import Unpacked
+from engine.daemon.tar.writer import END
 from engine.errors import EngineError, Invalid
 from tests.unit.images.made import archive, digest, member, store
 
@@ -39,6 +41,18 @@ def refused(keeper: Keeper, diff_id: str, part: Object, check: Callable[[], None
     except Invalid:
         return True
     return False
+
+
+def test_a_step_without_changes_has_a_layer_with_buildkit_alone(tmp_path: Path) -> None:
+    """Which has no members, whether the step has packed nothing or has found nothing to pack."""
+    images = store(tmp_path)
+    for traces in (False, True):
+        with Keeper(images, traces) as keeper, keeper.incoming() as blob:
+            below = Snapshot()
+            found = [keeper.packed(io.BytesIO(END), below), *keeper.added(blob, None, below).parts]
+            assert [part is not None and part.layer.diff_id for part in found] == (
+                [EMPTY_LAYER, EMPTY_LAYER] if traces else [False]
+            )
 
 
 def test_a_blob_that_is_said_to_be_a_layer_that_is_there_is_looked_at(tmp_path: Path) -> None:

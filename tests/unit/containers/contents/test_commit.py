@@ -74,4 +74,6 @@ def test_what_a_program_swaps_meanwhile_is_packed_so_that_it_can_be_unpacked(tmp
         os.close(top)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         assert archive.getnames() == ["a", "a/in", "b", "b/in", "c", "c/in", "d", "d/in", "d/in/file", "d/in/.wh.gone"]
+        whiteout = archive.getmember("d/in/.wh.gone")
+        assert (whiteout.mode, whiteout.mtime, whiteout.size) == (0, 0, 0)  # as containerd writes it
         assert archive.getmember("a/in").issym() and archive.getmember("b/in").isdir()

@@ -104,11 +104,12 @@ def test_a_containers_own_files_stay(tmp_path):
     assert written[2] == len("written")
 
 
-def compared(image, root):
+def compared(image, root, own=initlayer.PATHS):
     """The changes of a whole root, as (path, kind)."""
     sides = [os.open(each, os.O_RDONLY | os.O_DIRECTORY) for each in (root, image)]
     return [
-        (each.path, each.kind) for each in changes._walk(sides[0], changes._Plain(sides[1]), overlay="", whole=True)
+        (each.path, each.kind)
+        for each in changes._walk(sides[0], changes._Plain(sides[1]), overlay="", whole=True, own=own)
     ]
 
 
@@ -126,6 +127,13 @@ def test_the_places_are_no_changes_until_they_are_written(tmp_path):
         ("/etc", changes.MODIFIED),
         ("/etc/mtab", changes.MODIFIED),
     ]
+
+
+def test_what_builds_leave_is_what_the_image_lacked(tmp_path):
+    """As with BuildKit: the directories on which a command's own file systems were mounted, and nothing in them."""
+    image, root = made(tmp_path / "image", {"sys": 0o755}), made(tmp_path / "root", {"sys": 0o755})
+    initlayer.fill(root)
+    assert compared(image, root, initlayer.FILES) == [("/dev", changes.ADDED), ("/proc", changes.ADDED)]
 
 
 def test_a_place_that_is_gone_was_deleted(tmp_path):
