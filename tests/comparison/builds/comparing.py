@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from tests.replay.compare import Departure
 
+# Lists of which each element stands for itself: steps, and what the linter says.
+IN_TURN = frozenset({"history", "warnings"})
+
 
 def departures(theirs: dict, ours: dict) -> list[Departure]:
     """Everything in which ours departs from buildkitd's."""
@@ -70,8 +73,8 @@ def of_layers(theirs: list[dict], ours: list[dict], ids: tuple[str, str]) -> Ite
         yield Departure("bytes", "layer", "equal entries of other bytes")
 
 
-def each_alone(theirs: list[dict], ours: list[dict]) -> Iterator[tuple[str, str]]:
-    """The steps that one history has alone."""
+def each_alone(theirs: list, ours: list) -> Iterator[tuple[str, str]]:
+    """What one of two lists has alone."""
     shown = [[json.dumps(step, sort_keys=True, ensure_ascii=False) for step in side] for side in (theirs, ours)]
     for line in difflib.ndiff(*shown):
         if line[0] in "-+":
@@ -93,7 +96,7 @@ def values(theirs: object, ours: object, where: str) -> Iterator[Departure]:
                 yield Departure("extra", f"{where}.{key}", f"{ours[key]!r}")
             else:
                 yield from values(theirs[key], ours[key], f"{where}.{key}")
-    elif isinstance(theirs, list) and isinstance(ours, list) and where == "history" and theirs != ours:
+    elif isinstance(theirs, list) and isinstance(ours, list) and where in IN_TURN and theirs != ours:
         for which, line in each_alone(theirs, ours):
             yield Departure(which, where, line)
     elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):

@@ -55,7 +55,7 @@ class Report:
         """What is the same in departures of one cause: the words without names, where there are words."""
         if found.what.endswith(" alone") and found.where == "entry":
             return found.how.partition(", 'mode'")[0]
-        told = found.what in ("status", "error") or found.where == "history"
+        told = found.what in ("status", "error") or found.where in comparing.IN_TURN
         return VARIABLE.sub("_", found.how)[:200] if told else ""
 
     def show(self) -> str:
