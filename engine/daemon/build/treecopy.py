@@ -233,7 +233,7 @@ class _Copying:
                 self._one(parent, name, found, here)
 
     def _directory(self, source: int, found: os.stat_result, target: str, over: bool, dated: bool = True) -> None:
-        """Make a directory like the source; one that is there keeps what it is, unless `over`. dated: with its time"""
+        """Make a directory like the source; one that is there keeps all but its time, unless `over`. dated: with it"""
         there = fileedits.look(self._root, target)
         if there is not None and not stat.S_ISDIR(there.st_mode):
             if not self._asked.replace:
@@ -253,9 +253,9 @@ class _Copying:
                 self._attend(made, found)
             finally:
                 os.close(made)
-            time_ns = found.st_mtime_ns if self._given.time_ns is None else self._given.time_ns
-            if dated or self._given.time_ns is not None:
-                self._times.append((target, time_ns))
+        time_ns = found.st_mtime_ns if self._given.time_ns is None else self._given.time_ns
+        if dated or self._given.time_ns is not None:
+            self._times.append((target, time_ns))
 
     def _one(self, parent: int, name: str, found: os.stat_result, target: str) -> None:
         """Copy a file of any kind but a directory."""
