@@ -168,18 +168,18 @@ def test_no_cache_makes_all_anew(buildx: Building) -> None:
     assert told(buildx("build", ".")).count("CACHED") == 2
 
 
-def test_both_doors_share_what_they_have_made(buildx: Building, docker: Client, tag: str) -> None:
-    """What one has made, the other finds; each keeps its own form of image."""
+def test_each_door_makes_a_command_s_files_in_its_own_form(buildx: Building, docker: Client, tag: str) -> None:
+    """A step of BuildKit leaves the directories that it was mounted on, and one of the classic builder does not."""
     buildx.write("RUN echo ran")
     classic = {**buildx.environment, "DOCKER_BUILDKIT": "0"}
     words = ["docker", "build", "-t", tag, "."]
     done = subprocess.run(words, cwd=buildx.place, env=classic, capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0 and "\nran\n" in done.stdout, done
-    assert told(buildx("build", ".")).count("CACHED") == 2
+    assert re.search(r"^#\d+ \d+\.\d+ ran$", told(buildx("build", ".")), re.MULTILINE)
     buildx.write("RUN echo other")
     told(buildx("build", "."))
     done = subprocess.run(words, cwd=buildx.place, env=classic, capture_output=True, text=True, timeout=LONG)
-    assert done.returncode == 0 and "\nother\n" not in done.stdout and "Using cache" in done.stdout, done
+    assert done.returncode == 0 and "\nother\n" in done.stdout, done
 
 
 def test_a_secret_can_be_a_variable_and_is_kept_nowhere(own_daemon: Daemon, tmp_path: Path) -> None:
