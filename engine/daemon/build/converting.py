@@ -15,7 +15,7 @@ from engine.daemon.build.options import Options
 from engine.daemon.build.pulled import Nothing
 from engine.daemon.build.run import SANDBOX, Shell
 from engine.daemon.build.stages import SCRATCH, Earlier, Plan, Stage
-from engine.daemon.build.state import State
+from engine.daemon.build.state import Given, State
 from engine.daemon.build.stepnodes import Surroundings
 from engine.daemon.dockerfile import commands, parser, words
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
@@ -32,6 +32,8 @@ SHOWN = ("FROM", "RUN", "COPY", "ADD", "WORKDIR")
 # The escape character of an ONBUILD trigger: a trigger is a text of its own, which the Dockerfile's escape directive
 # does not reach.
 _ESCAPE = "\\"
+# What is made gets this time, where the client names one, and the largest that a file system has.
+_EPOCH, _LATEST = "SOURCE_DATE_EPOCH", 1 << 33
 _NO_TRIGGERS = ("FROM", "ONBUILD", "MAINTAINER")
 
 
@@ -175,7 +177,7 @@ class Conversion:
         except Invalid as error:
             raise Invalid(f"failed to parse stage name {quoted(base)}: {error}") from error
         found = self.find(base, platform)
-        state.config = dict(found.document.get("config") or {})
+        state.config = dict(found.document.get("config") or {}) if found.document else {"WorkingDir": "/"}
         if found.document:
             state.platform = platforms.of(found.document)
         place = self._place()
@@ -202,7 +204,7 @@ class Conversion:
                 built.state.configure(command)
                 if isinstance(command, commands.Cmd):
                     built.state.config["ArgsEscaped"] = True
-                if not isinstance(command, commands.Onbuild):  # of which BuildKit notes nothing
+                if not isinstance(command, commands.Onbuild) and not isinstance(instruction, Given):  # as with BuildKit
                     built.entries.append(Entry(historytext.of(command, built.state.config), None))
 
     def _workdir(self, built: Built, instruction: Instruction, command: commands.Workdir, escape: str) -> None:
@@ -214,7 +216,8 @@ class Conversion:
             built.entries.append(Entry(text, None))
             return
         user = built.state.config.get("User") or ""
-        node = stepnodes.directory_node(self._around(), _tree(built), path, title, user)
+        seconds = natural(self.options.args.get(_EPOCH) or "", _LATEST)
+        node = stepnodes.directory_node(self._around(), _tree(built), path, title, user, seconds)
         self._add(built, instruction, text, node)
 
     def _copy(self, built: Built, instruction: Instruction, command: commands.Copy | commands.Add, escape: str) -> None:

@@ -231,6 +231,8 @@ def copy_node(
     return Node(Copying(request, title, local, urls, checksum), inputs, title, around.fresh)
 
 
-def directory_node(around: Surroundings, base: Input, path: str, title: str, user: str = "") -> Node:
-    """The node of a WORKDIR. user: who is to own the directory, empty for root"""
-    return Node(MakingDirectory(path, title, user), (base,), title, around.fresh)
+def directory_node(
+    around: Surroundings, base: Input, path: str, title: str, user: str = "", seconds: int | None = None
+) -> Node:
+    """The node of a WORKDIR. user: who is to own the directory, empty for root; seconds: its time, None for now"""
+    return Node(MakingDirectory(path, title, user, seconds), (base,), title, around.fresh)

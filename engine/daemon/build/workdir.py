@@ -4,14 +4,17 @@ Runs on a thread that builds, or on the one that looks into the tree. Nothing is
 links are not followed out of it.
 """
 
+import functools
 import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
 
-from engine.daemon.build.graph.node import chains, digest
+from engine.daemon.build import fileedits, rewriting
+from engine.daemon.build.graph.node import Value, chains, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
+from engine.daemon.clock import SECOND
 from engine.daemon.images.layers import merged
 from engine.daemon.tar.chunkstream import Stream
 from engine.daemon.tar.writer import END, Chunk, header
@@ -30,21 +33,25 @@ class MakingDirectory:
 
     path: absolute and clean; symbolic links of the tree on the way are followed inside it
     user: who is to own what is made, as `USER` names it in the tree; empty for root
+    seconds: its time since 1970, None for now
     """
 
     kind = "regular"
 
-    def __init__(self, path: str, title: str, user: str = "") -> None:
+    def __init__(self, path: str, title: str, user: str = "", seconds: int | None = None) -> None:
         self.title = title
-        self.path, self.user = path, user
+        self.path, self.user, self.seconds = path, user, seconds
 
     def key(self) -> str:
         """The path."""
-        return digest("directory", self.path, self.user)
+        return digest("directory", *self._decides())
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The path in the tree."""
-        return digest("directory", self.path, self.user, chains(inputs))
+        return digest("directory", *self._decides(), chains(inputs))
+
+    def _decides(self) -> list[Value]:
+        return [self.path, self.user, *(() if self.seconds is None else (self.seconds,))]
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The tree with the directory, where it lacks it. Raises Invalid for something else in the way."""
@@ -52,12 +59,26 @@ class MakingDirectory:
         layer_root = work.engine.images.layer_root
 
         def look(root: int) -> tuple[tuple[str, ...], tuple[int, int]]:
-            absent = missing(root, self.path)
-            found = users.identify(root, self.user, ())
-            return absent, (found.uid, found.gid)
+            return missing(root, self.path), self._owner(root)
 
+        if work.keeper.traces:
+            return (self._made(work, tree, merged.within(layer_root, tree.layers, self._owner)),)
         absent, owner = merged.within(layer_root, tree.layers, look)
         return (tree.above(work.keeper.packed(Stream(tar(absent, owner)), tree)),)
+
+    def _owner(self, root: int) -> tuple[int, int]:
+        found = users.identify(root, self.user, ())
+        return found.uid, found.gid
+
+    def _made(self, work: Work, tree: Snapshot, owner: tuple[int, int]) -> Snapshot:
+        """The tree with a directory that is made in it, so that it has what its parents lend it, as with BuildKit."""
+
+        def make(root: int) -> None:
+            given = fileedits.Attributes(owner, None if self.seconds is None else self.seconds * SECOND)
+            act = functools.partial(fileedits.make_directory, root, self.path, stat.S_IMODE(_MODE), True, given)
+            fileedits.explained("mkdir", self.path, act)
+
+        return rewriting.rewritten(work, tree, make)
 
 
 def missing(root: int, path: str) -> tuple[str, ...]:

@@ -35,13 +35,16 @@ _ARCHITECTURES = {
     "i686": ("386", ""),
     "riscv64": ("riscv64", ""),
 }
+# What a processor of amd64 of some level runs: those of the levels below it.
+_LEVELS = (("amd64", "v3"), ("amd64", "v2"), ("amd64", ""), ("386", ""))
 # (architecture, variant) → the others whose programs it can run too, best first.
 _ALSO_RUNS = {
     ("arm64", "v8"): (("arm", "v8"), ("arm", "v7"), ("arm", "v6"), ("arm", "v5")),
     ("arm", "v8"): (("arm", "v7"), ("arm", "v6"), ("arm", "v5")),
     ("arm", "v7"): (("arm", "v6"), ("arm", "v5")),
     ("arm", "v6"): (("arm", "v5"),),
-    ("amd64", ""): (("386", ""),),
+    **{("amd64", f"v{level}"): _LEVELS[-level + 1 :] for level in (2, 3, 4)},
+    ("amd64", ""): _LEVELS[-1:],
 }
 # Variants that mean the same as none: the same platform is written with and without them.
 _PLAIN_VARIANTS = {("arm64", "v8"), ("arm64", "8"), ("amd64", "v1")}

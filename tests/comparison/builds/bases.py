@@ -27,6 +27,7 @@ PROGRAMS = (
     "env",
     "sort",
     "cat",
+    "grep",
     "id",
 )
 CONFIGS: dict[str, dict] = {

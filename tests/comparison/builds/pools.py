@@ -161,7 +161,12 @@ COMMANDS = (
     *("echo one >/one", "rm /etc/group", "rm -r /home && mkdir /home", "mkdir -p /m/n && touch /m/n/o", "touch /etc/x"),
     *("ln -s /etc /l1; ln /etc/passwd /l2", "chmod 700 /etc", "mknod /fifo p", "mv /keep /kept", "rm -rf /keep/sub"),
     *("echo $X >/x; echo $Y >>/x", "chown 5:6 /etc/passwd", "touch -d @1400000000 /old", "true", "pwd >/p; id >>/p"),
-    *("chmod 4755 /bin/busybox", "env | sort >/env", "rm -f /lnk; mkdir -p /lnk", "cat /etc/hosts >/h; rm /h"),
+    *(
+        "chmod 4755 /bin/busybox",
+        "env | grep -vi proxy | sort >/env",
+        "rm -f /lnk; mkdir -p /lnk",
+        "cat /etc/hosts >/h; rm /h",
+    ),
     *("rm -r /etc; mkdir /etc; touch /etc/y", "mkdir /m1; mkdir /m1/m2; chmod 0 /m1/m2; rm /dir", "touch /etc; true"),
 )
 MOUNTS = (

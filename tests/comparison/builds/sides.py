@@ -23,7 +23,7 @@ from tests.harness.upgrading import upgrading
 from tests.setup import buildctl, dockerd
 
 SECONDS = 60.0
-LONG = 120.0
+LONG = 30.0
 
 
 class Buildkitd:

@@ -55,8 +55,6 @@ class Wanted:
             raise NotBuilt("layers in estargz are not built in this engine: it has uncompressed, gzip and zstd")
         if self.form and self.form not in FORMATS:
             raise Invalid(f"unsupported layer compression type {self.form}")
-        if self.form == "zstd" and not self.oci:
-            raise Invalid('exporter option "compression=zstd" conflicts with "oci-mediatypes=false"')
         compressor(self.form or _USUAL, self.level)
 
 
