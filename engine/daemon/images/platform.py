@@ -43,7 +43,7 @@ _ALSO_RUNS = {
     ("arm", "v8"): (("arm", "v7"), ("arm", "v6"), ("arm", "v5")),
     ("arm", "v7"): (("arm", "v6"), ("arm", "v5")),
     ("arm", "v6"): (("arm", "v5"),),
-    **{("amd64", f"v{level}"): _LEVELS[-level + 1 :] for level in (2, 3, 4)},
+    **{("amd64", f"v{level}"): _LEVELS[-level:] for level in (2, 3, 4)},
     ("amd64", ""): _LEVELS[-1:],
 }
 # Variants that mean the same as none: the same platform is written with and without them.

@@ -230,7 +230,6 @@ class Drawing:
             ("no-cache", ("", "s0"), (), 0.03),
             ("filename", ("Dockerfile",), ("nosuch",), 0.01),
             ("add-hosts", ("here=10.0.0.1",), (), 0.02),
-            ("context:plain", ("local:context",), (), 0.02),
         ):
             if self.often(share):
                 made[key] = self.pick(right, wrong)

@@ -97,7 +97,6 @@ def test_the_manifest_of_statements(artifact: bool) -> None:
         (Wanted("estargz"), "estargz"),
         (Wanted("xz"), "unsupported"),
         (Wanted("gzip", 12), "level"),
-        (Wanted("zstd", oci=False), "conflicts"),
     ],
 )
 def test_layers_that_cannot_be(wanted: Wanted, words: str) -> None:
