@@ -235,3 +235,14 @@ def test_a_step_is_shown_with_the_values_of_variables(line: str, shown: str) -> 
     text = f"FROM b\nARG arg\nENV a=1 long={'x' * 2000}\n{line}\n"
     args = {"arg": "given", "http_proxy": "http://user:word@proxy"}
     assert names(converted(text, args=args)[1])[-1] == f"[2/2] {shown}"
+
+
+def test_a_directory_has_the_time_that_the_client_names() -> None:
+    """And a step of the client's own leaves no history."""
+    text = "FROM scratch\nWORKDIR /d"
+    _, built = converted(text, args={"SOURCE_DATE_EPOCH": "15"}, labels={"a": "b"})
+    assert built.tree.node.operation.seconds == 15
+    assert [entry.created_by for entry in built.entries] == ["WORKDIR /d"]
+    assert built.state.config["Labels"] == {"a": "b"}
+    for args in ({}, {"SOURCE_DATE_EPOCH": "x"}, {"SOURCE_DATE_EPOCH": "9" * 99}):
+        assert converted(text, args=args)[1].tree.node.operation.seconds is None

@@ -108,3 +108,19 @@ def test_what_is_no_platform_in_json_is_refused_in_gos_words(text, words):
     with pytest.raises(Invalid) as refused:
         platform.from_json(text)
     assert str(refused.value) == words
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "place"),
+    [
+        ("linux/amd64/v2", "linux/amd64", 1),
+        ("linux/amd64/v4", "linux/amd64/v3", 1),
+        ("linux/amd64/v4", "linux/amd64", 3),
+        ("linux/amd64", "linux/amd64/v2", None),
+        ("linux/amd64/v2", "linux/amd64/v3", None),
+        ("linux/amd64/v3", "linux/386", None),
+    ],
+)
+def test_a_level_of_amd64_takes_the_levels_below_it(wanted: str, offered: str, place: int | None) -> None:
+    """And no client that names it gets another architecture."""
+    assert platform.rank(platform.parse(wanted), platform.parse(offered), strict=True) == place

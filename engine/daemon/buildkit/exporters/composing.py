@@ -183,7 +183,9 @@ def _config(tree: Tree, layers: Sequence[Blob], base: Object, epoch: int | None,
     if epoch is not None:
         moment = rfc3339(epoch * SECOND) if epoch else "1970-01-01T00:00:00Z"
         history = _clamped(history, base.get("history") or [], epoch, moment)
-        if "created" not in config or _is_later(config["created"], epoch):
+        # One that adds nothing to its base is as old as that.
+        based = history[-1].get("created") if history and history == base.get("history") else None
+        if "created" not in config or (_is_later(config["created"], epoch) and config["created"] != based):
             config["created"] = moment
     if history != config.get("history", []):
         config["history"] = history
