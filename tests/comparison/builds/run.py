@@ -106,7 +106,7 @@ def main() -> int:
     shown = report.show()
     print(shown)
     minutes = (time.monotonic() - begun) / 60
-    unneeded = [row for row in DIFFERENCES if row not in report.needed] if asked.builds >= BUILDS else []
+    unneeded = [row for row in DIFFERENCES if row not in report.needed] if len(cases) >= BUILDS else []
     for row in unneeded:
         print(f"no build needs the row: {row}")
     end = f"builds: seed {asked.seed}, {len(cases)} builds ({dict(outcomes)}), {len(cases) / minutes:.0f} a minute; "
