@@ -131,7 +131,13 @@ TREES: tuple[tuple[str, Said, Said], ...] = (
     ("COPY --exclude=x nothere /n/", "lstat /nothere: no such file or directory", "nothere: file does not exist"),
     ("COPY dangl* /n/", '"/dangling": not found', "dangling: file does not exist"),
     ("COPY a /n/set/new/", {"set/new": "d2755 0:7", "set/new/a": A}, {"set/new": "d0755 0:0", "set/new/a": A}),
+    ("USER nobody\nWORKDIR /n/w", {"w": "d0755 0:0"}, {"w": "d0755 0:0"}),
+    ("USER bob\nWORKDIR /n/w", {"w": "d0755 1000:50"}, {"w": "d0755 0:0"}),
+    ("USER 7\nWORKDIR /n/w", {"w": "d0755 7:7"}, {"w": "d0755 0:0"}),
     # --parents
+    ("COPY --parents --chmod=711 p/1 /n/\nCOPY --parents --chmod=600 p/1/f /n/",
+     {"p": "d0755 0:0", "p/1": "d0755 0:0", "p/1/f": "-0600 0:0 1"},
+     {"p": "d0600 0:0", "p/1": "d0600 0:0", "p/1/f": "-0600 0:0 1"}),
     ("COPY --parents p/*/./* /n/1/", {"1": "d0755 0:0", "1/f": "-0644 0:0 2", "1/g": "-0644 0:0 g"}, "not found"),
     ("COPY --parents p/*/f /n/", {"p": "d0755 0:0", "p/1": "d0755 0:0", "p/1/f": "-0644 0:0 1", "p/2": "d0755 0:0",
      "p/2/f": "-0644 0:0 2"}, {"p": "d0755 0:0", "p/1": "d0755 0:0", "p/1/f": "-0644 0:0 1", "p/2": "d0755 0:0",
@@ -226,6 +232,11 @@ def test_a_build_without_the_cache_empties_what_it_mounts_once(daemon: Daemon, b
     assert said(daemon, f"{mount} touch /c/old") == []
     assert said(daemon, f"{mount} ls /c; touch /c/new", f"{mount} ls /c", nocache="1") == ["new"]
     assert said(daemon, f"{mount} ls /c") == ["new"]
+
+
+def test_the_whole_context_has_no_parents(daemon: Daemon, base: str) -> None:
+    """BuildKit requires the path, and does not find the root."""
+    assert '"/": not found' in made(daemon, base, "2", "COPY --parents . /n/")
 
 
 def test_an_image_for_one_platform_alone_serves_for_another(daemon: Daemon, base: str) -> None:

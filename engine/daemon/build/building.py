@@ -212,8 +212,7 @@ def prepare(
         if instruction.keyword == "ARG":
             _declare_before(instruction, arguments, dockerfile.escape)
     outer = arguments.of_from()
-    none = dialect.refusals["stages"]
-    plan = stages.plan(dockerfile, lambda text: words.expand(text, outer, dockerfile.escape), options.target, none)
+    plan = stages.plan(dockerfile, lambda text: words.expand(text, outer, dockerfile.escape), options.target, dialect)
     return dockerfile, _with_labels(plan, options.labels), arguments
 
 

@@ -104,6 +104,9 @@ class Conversion:
 
     def target(self) -> Built:
         """The last stage of the plan. Raises EngineErrors; `at` is then the instruction with the fault."""
+        for stage in self.plan.every:  # also one that nobody needs
+            self.at = stage.start
+            self._named(stage)
         for stage in self.plan.stages:
             self._stage(stage)
         return self.built[self.plan.every[-1].index]
@@ -137,7 +140,8 @@ class Conversion:
         self.needs.setdefault(self._current.index, set()).add(stage.index)
         return self._stage(stage)
 
-    def _opened(self, stage: Stage) -> Built:
+    def _named(self, stage: Stage) -> tuple[str, str]:
+        """What a stage stands on, and its platform as written or empty. Raises Invalid for what can be neither."""
         outer = self.arguments.of_from()
         base = words.expand(stage.opening.image, outer, self.dockerfile.escape)
         if not base:
@@ -147,11 +151,20 @@ class Conversion:
         if written and not platform:
             raise Invalid(f"empty platform value from expression {written}")
         try:
-            wanted = platforms.parse(platform) if platform else self.platform
+            _ = platforms.parse(platform) if platform else None
         except Invalid as error:
             raise Invalid(f"failed to parse platform {written}: {error}") from error
-        platform = platform or self.options.platform
-        built = self._begun(stage, base, platform, wanted)
+        if not self._stands_inside(stage):
+            try:
+                Reference.parse(base)
+            except Invalid as error:
+                raise Invalid(f"failed to parse stage name {quoted(base)}: {error}") from error
+        return base, platform
+
+    def _opened(self, stage: Stage) -> Built:
+        base, platform = self._named(stage)
+        wanted = platforms.parse(platform) if platform else self.platform
+        built = self._begun(stage, base, platform or self.options.platform, wanted)
         triggers = built.state.config.pop("OnBuild", None) or []
         built.state.set_path()
         for trigger in triggers:
@@ -172,10 +185,6 @@ class Conversion:
             state.begin_with_nothing()
             state.config["WorkingDir"] = "/"
             return Built(state, None, {})
-        try:
-            Reference.parse(base)
-        except Invalid as error:
-            raise Invalid(f"failed to parse stage name {quoted(base)}: {error}") from error
         found = self.find(base, platform)
         state.config = dict(found.document.get("config") or {}) if found.document else {"WorkingDir": "/"}
         if found.document:

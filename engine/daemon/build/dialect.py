@@ -23,6 +23,8 @@ class Dialect:
     it. Source: moby, builder/dockerfile/dispatchers.go, dispatchRun; buildkit, solver/edge.go
     empty_text: a RUN without words gives its shell an empty text. Else it gives it none. Source: as of commands_repeat;
     buildkit, dockerfile2llb/convert.go, dispatchRun
+    targets_numbered: a target may be a stage's number. Else it is a name alone. Source: buildkit,
+    dockerfile2llb/convert.go, resolveTarget; moby, builder/dockerfile/builder.go, build
     stage_names_exact: a FROM finds a stage only by its name in lower case. Else its case does not matter.
     Source: buildkit, dockerfile2llb/convert.go, addState; moby, builder/dockerfile/dispatchers.go, getFromImage
     refusals: the words for a file that is empty, one without stages, and a command without words. Source: buildkit,
@@ -36,6 +38,7 @@ class Dialect:
     other_systems: bool
     commands_repeat: bool
     empty_text: bool
+    targets_numbered: bool
     stage_names_exact: bool
     refusals: Mapping[str, str]
     proxies_twice: bool
@@ -47,6 +50,7 @@ CLASSIC = Dialect(
     other_systems=False,
     commands_repeat=True,
     empty_text=False,
+    targets_numbered=True,
     stage_names_exact=False,
     refusals={
         "empty": "the Dockerfile ({}) cannot be empty",
@@ -61,6 +65,7 @@ BUILDKIT = Dialect(
     other_systems=True,
     commands_repeat=False,
     empty_text=True,
+    targets_numbered=False,
     stage_names_exact=True,
     refusals={
         "empty": "the Dockerfile cannot be empty",

@@ -188,7 +188,7 @@ def done(work: Work, tree: Snapshot, actions: Sequence[Action], root_of: Callabl
 
 def _step(action: Action, root_of: Callable[[int], int], check: Callable[[], None]) -> Callable[[int], None]:
     """What the action does to a root. The owner's names are looked up before."""
-    given = Attributes(_owner(action, root_of), action.time_ns)
+    given = Attributes(owner_of(action.user, action.group, root_of), action.time_ns)
     does = action.does
     match does:
         case MakeDirectory():
@@ -216,13 +216,14 @@ def _worded(what: str, path: str, act: Callable[[int], None]) -> Callable[[int],
     return lambda root: fileedits.explained(what, path, lambda: act(root))
 
 
-def _owner(action: Action, root_of: Callable[[int], int]) -> tuple[int, int] | None:
-    """uid and gid of what is made; None where the action names neither.
+def owner_of(
+    user: int | Named | None, group: int | Named | None, root_of: Callable[[int], int]
+) -> tuple[int, int] | None:
+    """uid and gid of what is made; None where neither is named.
 
     As with BuildKit, a user brings the group of the same number, or of his entry; who is not known is root, and a group
     that is not known changes nothing.
     """
-    user, group = action.user, action.group
     if user is None and group is None:
         return None
     both = (user or 0, user or 0) if not isinstance(user, Named) else _entry(user, root_of, _PASSWD, 2) or (0, 0)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from engine.daemon.build.dialect import CLASSIC, Dialect
 from engine.daemon.dockerfile import commands, instructions
+from engine.daemon.dockerfile.gotext import meant
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.dataclass import dataclass
 from engine.errors import Invalid
@@ -64,19 +65,19 @@ class Plan:
         return Plan(self.arguments, self.every, self.every)
 
 
-def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str, none: str = _NONE) -> Plan:
-    """The plan for a target: a stage's name or number, or empty for the last stage.
+def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str, dialect: Dialect = CLASSIC) -> Plan:
+    """The plan for a target: a stage's name, perhaps its number, or empty for the last stage.
 
-    none: the words for a file without stages
     expand: puts in the values of the arguments before the first FROM, raises Invalid. Raises Invalid.
     """
     before, groups = _split(dockerfile)
     if not groups:
-        raise Invalid(none)
+        raise Invalid(dialect.refusals["stages"])
     every = tuple(_stage(index, group, expand) for index, group in enumerate(groups))
-    last = find(every, target) if target else every[-1]
+    last = (find if dialect.targets_numbered else named)(every, target) if target else every[-1]
     if last is None:
-        raise NoTarget(f'target stage "{target}" could not be found')
+        near = "" if dialect.targets_numbered else meant(target, (stage.name for stage in every if stage.name))
+        raise NoTarget(f'target stage "{target}" could not be found{near}')
     every = every[: last.index + 1]
     needed = _needed(every)
     return Plan(before, every, tuple(stage for stage in every if stage.index in needed))

@@ -72,7 +72,8 @@ def selected(source: int, asked: Copied) -> Iterator[tuple[str, str]]:
     The name is empty for what goes into that directory itself. Raises NotFound, OSError.
     """
     for path in asked.required:
-        if fileedits.look(source, fileedits.real_place(source, path)) is None:
+        place_of = fileedits.real_place(source, path)
+        if not place_of or fileedits.look(source, place_of) is None:  # BuildKit does not find the root itself
             raise _absent(path, AbsentSource)
     text = _cleaned(asked.source)
     place = fileedits.real if asked.follow else fileedits.real_place
@@ -249,8 +250,11 @@ class _Copying:
         if there is None or over:
             made = open_beneath(self._root, target or ".", _DIRECTORY, no_symlinks=True)
             try:
-                storage.copy_attributes(source, made)
-                self._attend(made, found)
+                if there is None or dated:
+                    storage.copy_attributes(source, made)
+                    self._attend(made, found)
+                else:
+                    os.fchmod(made, stat.S_IMODE(found.st_mode))
             finally:
                 os.close(made)
         time_ns = found.st_mtime_ns if self._given.time_ns is None else self._given.time_ns

@@ -10,7 +10,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 
-from engine.daemon.build import fileedits, rewriting
+from engine.daemon.build import fileactions, fileedits, rewriting
 from engine.daemon.build.graph.node import Value, chains, digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
@@ -20,7 +20,6 @@ from engine.daemon.tar.chunkstream import Stream
 from engine.daemon.tar.writer import END, Chunk, header
 from engine.errors import Invalid
 from engine.kernel.beneath import open_beneath
-from engine.sandbox import users
 
 _MODE = stat.S_IFDIR | 0o755
 _PLACE = os.O_PATH | os.O_CLOEXEC
@@ -59,16 +58,17 @@ class MakingDirectory:
         layer_root = work.engine.images.layer_root
 
         def look(root: int) -> tuple[tuple[str, ...], tuple[int, int]]:
-            return missing(root, self.path), self._owner(root)
+            return missing(root, self.path), self._owner(tree, root)
 
         if work.keeper.traces:
-            return (self._made(work, tree, merged.within(layer_root, tree.layers, self._owner)),)
+            owner = merged.within(layer_root, tree.layers, functools.partial(self._owner, tree))
+            return (self._made(work, tree, owner),)
         absent, owner = merged.within(layer_root, tree.layers, look)
         return (tree.above(work.keeper.packed(Stream(tar(absent, owner)), tree)),)
 
-    def _owner(self, root: int) -> tuple[int, int]:
-        found = users.identify(root, self.user, ())
-        return found.uid, found.gid
+    def _owner(self, tree: Snapshot, root: int) -> tuple[int, int]:
+        who = fileactions.owners(self.user, 0 if tree.parts else fileactions.NOTHING)
+        return fileactions.owner_of(*who, lambda _number: root) or (0, 0)
 
     def _made(self, work: Work, tree: Snapshot, owner: tuple[int, int]) -> Snapshot:
         """The tree with a directory that is made in it, so that it has what its parents lend it, as with BuildKit."""

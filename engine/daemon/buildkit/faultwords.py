@@ -17,7 +17,7 @@ def words_of(error: BaseException) -> str:
         return f'process "{error.command}" did not complete successfully: exit code: {error.code}'
     if isinstance(error, Misplaced):
         return error.reason
-    if isinstance(error, AbsentSource) and error.path:
+    if isinstance(error, AbsentSource):
         path = posixpath.join("/", error.path)
         return f"failed to compute cache key: failed to calculate checksum: {quoted(path)}: not found"
     return str(error) if isinstance(error, EngineError) else "internal error"

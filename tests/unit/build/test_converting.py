@@ -142,6 +142,7 @@ def test_no_cache_is_for_all_stages_or_for_some() -> None:
         ("FROM b\nRUN --mount=type=tmpfs x", 2, 'invalid mount target "/"'),
         ("FROM b\nRUN --mount=target=/../ x", 2, 'invalid mount target "/"'),
         ("FROM b\nADD --checksum=sha256:a b /", 2, "checksum requires HTTP"),
+        ("FROM b@sha256:0\nFROM b", 1, 'failed to parse stage name "b@sha256:0": '),
         ("FROM b AS One\nFROM One", 2, 'failed to parse stage name "One": invalid reference format: '),
         ("FROM --platform=$P b", 1, r"empty platform value from expression \$P"),
         ("FROM --platform=linux/a/b/c b", 1, 'failed to parse platform linux/a/b/c: "linux/a/b/c": cannot parse'),

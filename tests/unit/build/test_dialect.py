@@ -161,6 +161,20 @@ def test_empty_text() -> None:
     assert run(CLASSIC, "FROM b\nRUN").command.argv == ("/bin/sh", "-c")
 
 
+def test_targets_numbered() -> None:
+    for dialect in (BUILDKIT, CLASSIC):
+        for target, words in (
+            ("0", 'target stage "0" could not be found$'),
+            ("on", "found \\(did you mean one\\?\\)$"),
+        ):
+            asked = b"FROM b AS one\nFROM b", "Dockerfile", Options(target=target), dialect
+            if dialect is CLASSIC and target == "0":
+                assert building.prepare(*asked)[1].every[-1].index == 0
+                continue
+            with pytest.raises(Invalid, match=words if dialect is BUILDKIT else "could not be found$"):
+                building.prepare(*asked)
+
+
 def test_stage_names_exact() -> None:
     for dialect in (BUILDKIT, CLASSIC):
         _, plan, _ = building.prepare(b"FROM b AS One\nFROM One\nFROM one", "Dockerfile", Options(), dialect)
