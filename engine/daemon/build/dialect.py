@@ -21,8 +21,8 @@ class Dialect:
     Source: buildkit, dockerfile2llb/image.go, emptyImage; moby, builder/dockerfile/dispatchers.go, initializeStage
     commands_repeat: a RUN runs again after one that is the same and has changed nothing. Else the one before serves for
     it. Source: moby, builder/dockerfile/dispatchers.go, dispatchRun; buildkit, solver/edge.go
-    empty_text: a RUN without words gives its shell an empty text. Else it gives it none. Source: as of commands_repeat;
-    buildkit, dockerfile2llb/convert.go, dispatchRun
+    empty_text: a RUN, CMD or ENTRYPOINT without words gives its shell an empty text. Else it gives it none.
+    Source: buildkit, dockerfile2llb/convert.go, dispatchRun; moby, builder/dockerfile/dispatchers.go, dispatchRun
     targets_numbered: a target may be a stage's number. Else it is a name alone. Source: buildkit,
     dockerfile2llb/convert.go, resolveTarget; moby, builder/dockerfile/builder.go, build
     stage_names_exact: a FROM finds a stage only by its name in lower case. Else its case does not matter.

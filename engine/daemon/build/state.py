@@ -22,7 +22,7 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
-from engine.dataclass import dataclass, field
+from engine.dataclass import dataclass, field, replace
 from engine.errors import Invalid
 from engine.kernel.syscalls import boot_id
 
@@ -114,6 +114,9 @@ class State:
             self.arguments.hide(name for name, _ in command.pairs)
         config = dict(self.config)
         shell = configure.WINDOWS_SHELL if self.platform.os == "windows" else configure.SHELL
+        if isinstance(command, (commands.Cmd, commands.Entrypoint)) and command.argv is None and not command.shell:
+            argv = (*(config.get("Shell") or shell), "") if self.arguments.dialect.empty_text else None
+            command = replace(command, argv=argv)
         configure.apply(config, command, cmd_set=self.command_set, shell=shell)
         for key, value in config.items():
             if isinstance(value, (dict, list)) and value is not self.config.get(key):

@@ -161,6 +161,16 @@ def test_empty_text() -> None:
     assert run(CLASSIC, "FROM b\nRUN").command.argv == ("/bin/sh", "-c")
 
 
+def test_empty_text_of_what_a_container_runs() -> None:
+    for dialect, expected in ((BUILDKIT, (["/bin/sh", "-c", ""],) * 2), (CLASSIC, (["/bin/sh", "-c"], None))):
+        state = State(Arguments({}, {}, dialect), platforms.host())
+        for command in (commands.Cmd(shell=""), commands.Entrypoint(shell="")):
+            state.configure(command)
+        assert (state.config["Cmd"], state.config["Entrypoint"]) == expected
+        state.configure(commands.Entrypoint(argv=()))
+        assert state.config["Entrypoint"] is None
+
+
 def test_targets_numbered() -> None:
     for dialect in (BUILDKIT, CLASSIC):
         for target, words in (
