@@ -19,7 +19,7 @@ from engine.protocols import grpc, protobuf
 from tests.harness import rootfs
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import Frontend, frontend
-from tests.harness.graphs import COPY, MKFILE, Made, Writer
+from tests.harness.graphs import MKFILE, Made, Writer
 from tests.harness.registry import Registry
 
 IMAGE = "busybox:latest"
