@@ -273,6 +273,13 @@ def test_nothing_is_plugged_into_the_hosts_namespace(daemon: Daemon, red: str, o
         assert not re.search(r"\beth\d", inside(daemon, two, "ip -o link | grep -v veth"))
 
 
+def test_names_of_the_clients_own_take_the_place_of_the_hosts(daemon: Daemon) -> None:
+    """In the host's network too, whose file of names is there only as a whole."""
+    with container(daemon, **on("host", ExtraHosts=["there:192.0.2.8"])) as one:
+        shown_there = inside(daemon, one, "cat /etc/hosts").splitlines()
+    assert (shown_there[0], shown_there[-1]) == ("127.0.0.1\tlocalhost", "192.0.2.8\tthere")
+
+
 def test_the_hosts_network_cannot_be_left(daemon: Daemon) -> None:
     """Nor has it an address to show."""
     with container(daemon, **on("host")) as one:

@@ -237,6 +237,20 @@ def test_what_windows_has_is_discarded_or_refused(daemon: Daemon) -> None:
     daemon.remove(answer["Id"])
 
 
+def test_dockerd_looks_at_the_network_first_then_at_isolation_and_then_at_bandwidth(daemon: Daemon) -> None:
+    """Whatever else is wrong with a container, the first of these is told."""
+    fields: dict = {"IOMaximumIOps": 1, "RestartPolicy": {"Name": "nosuch"}}
+    for more, words in (
+        ({}, "QoS maximum IOPs"),
+        ({"Isolation": "hyperv"}, "invalid isolation (hyperv)"),
+        ({"NetworkMode": "container:"}, "invalid network mode"),
+    ):
+        fields |= more
+        body = {"Image": "busybox", "HostConfig": fields}
+        answer = daemon.request("POST", "/containers/create", body, checked=False)
+        assert answer.status == 400 and words in answer.message, answer
+
+
 def test_shared_memory_has_the_size_asked_for(daemon: Daemon) -> None:
     """In bytes."""
     script = "df -k /dev/shm | tail -1 | awk '{print $2}'"

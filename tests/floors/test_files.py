@@ -122,6 +122,15 @@ def test_nothing_is_named_that_nobody_uses() -> None:
     assert {name for name in found if not name.startswith("__")} == CALLED_FROM_OUTSIDE
 
 
+def test_nothing_that_was_built_is_in_git() -> None:
+    """A program is for one kind of machine; a clone makes its own, or does without."""
+    if not (PROJECT / ".git").exists():
+        pytest.skip("this is no clone")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    present = [PROJECT / name for name in listed.split("\0") if name and (PROJECT / name).is_file()]
+    assert [str(path) for path in present if path.read_bytes()[:4] == b"\x7fELF"] == []
+
+
 def test_no_handler_compares_versions() -> None:
     """What an older client gets, or may ask for, is decided in `api/versions`."""
     compared = [
