@@ -6,11 +6,16 @@ after it, no line is folded, a body has one length. Anything else raises `BadReq
 is unknown, and the connection must be closed.
 """
 
+import time
 from collections.abc import Callable
 
 from engine.errors import Invalid
 from engine.regex import regex
 
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+HTTP_2 = b"PRI * HTTP/2.0\r\n\r\n"
+"""The head of the request as which HTTP/2 begins where it needs no upgrade (RFC 9113 section 3.4); "SM" follows it."""
 HEAD_LIMIT = 64 * 1024
 CHUNK_LINE_LIMIT = 1024
 TRAILER_LIMIT = 8 * 1024
@@ -102,7 +107,9 @@ def end_of_head(data: bytes) -> int:
 
 
 def parse_head(data: bytes) -> Head:
-    """Parse a whole head, its empty line included. Raises BadRequest."""
+    """Parse a whole head, its empty line included; that of HTTP/2 is a request of its own. Raises BadRequest."""
+    if data == HTTP_2:
+        return Head("PRI", "*", "", 1, {})
     text = data.decode("latin-1")
     line = _REQUEST_LINE.match(text)
     if line is None:
@@ -232,6 +239,18 @@ class ChunkDecoder:
         if self._trailer > TRAILER_LIMIT or not _TRAILER.fullmatch(line):
             raise BadRequest("malformed chunked encoding: bad trailer")
         return self._trailer_line
+
+
+def date(second: int) -> str:
+    """A moment, in seconds since 1970, as a Date field has it (RFC 9110 section 5.6.7).
+
+    strftime is not used, because its names follow the locale.
+    """
+    moment = time.gmtime(second)
+    return (
+        f"{_DAYS[moment.tm_wday]}, {moment.tm_mday:02d} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
+        f" {moment.tm_hour:02d}:{moment.tm_min:02d}:{moment.tm_sec:02d} GMT"
+    )
 
 
 def response_head(status: int, fields: str) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.protocols import http2
 from tests.api.test_tls import CERTIFICATES, PORT, context
 from tests.harness import frames
 from tests.harness.daemon import Daemon
@@ -215,6 +216,16 @@ def test_streams_and_hijacked_connections_are_asked_about_before(judged: Daemon,
     assert judged.request("GET", f"/containers/{one}/logs?stdout=1").status == 403
     judge.relent()
     judged.remove(one)
+
+
+def test_http_2_is_asked_about_before_its_first_call(judged: Daemon, judge: Judge) -> None:
+    """A connection that needs no upgrade would lead past the plugins; as a request it is `PRI *`."""
+    judge.methods[ASKED] = lambda asked: {"Allow": asked["RequestMethod"] != "PRI", "Msg": "no HTTP/2"}
+    with judged.connection() as client:
+        client.socket.sendall(http2.PREFACE)
+        answer = b"".join(iter(lambda: client.socket.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 403 ") and b"no HTTP/2" in answer
+    assert judge.told(ASKED, "*")["RequestMethod"] == "PRI"
 
 
 def test_a_daemon_does_not_start_without_its_plugin(world, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import socket
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,8 @@ from engine.daemon.buildkit.link import Link, Lost
 from engine.daemon.buildkit.messages import content, control, gateway
 from engine.daemon.buildkit.messages.worker import GCPolicy
 from engine.protocols import grpc as ours
-from engine.protocols import protobuf
+from engine.protocols import http2, protobuf
+from engine.protocols import http2frames as frames
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import UPGRADE, dial
 from tests.harness.links import LONG, running
@@ -136,35 +136,57 @@ def test_what_is_no_http_2_ends_the_connection_alone(daemon: Daemon) -> None:
     assert daemon.request("GET", "/_ping").status == 200
 
 
-def test_a_real_client_of_grpc_meets_it(daemon: Daemon) -> None:
-    """grpcio, which brings its own HTTP/2, through a socket that makes the upgrade for it."""
-    near, far = socket.socketpair()
-    peer = dial(daemon, "/grpc")
+def workers(link: Link) -> int:
+    """How many workers the daemon names."""
+    path = methods.CONTROL + "ListWorkers"
+    return len(unary(link, path, control.ListWorkersRequest, control.ListWorkersResponse, {})["record"])
 
-    def copy(source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
-        with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
 
-    place = f"{daemon.socket}.grpc"
-    with socket.socket(socket.AF_UNIX) as listening, near, far, peer:
-        listening.bind(place)
-        listening.listen()
-        channel = grpc.insecure_channel(f"unix:{place}")
-        call = channel.unary_unary(methods.CONTROL + "ListWorkers", bytes, bytes).future(b"", timeout=LONG)
-        client, _ = listening.accept()
-        threads = [threading.Thread(target=copy, args=pair) for pair in ((client, peer), (peer, client))]
-        for thread in threads:
-            thread.start()
-        found = protobuf.decode(control.ListWorkersResponse, call.result())
-        assert len(found["record"]) == 1
-        channel.close()
-        for thread in threads:
-            thread.join(LONG)
-        client.close()
-    os.unlink(place)
+def direct(daemon: Daemon) -> socket.socket:
+    """A connection on which nothing was said."""
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(LONG)
+    peer.connect(str(daemon.socket))
+    return peer
+
+
+def test_http_2_needs_no_upgrade(daemon: Daemon) -> None:
+    """As grpcio speaks it, which brings its own, and this tree's own."""
+    with grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+        data = channel.unary_unary(methods.CONTROL + "ListWorkers", bytes, bytes)(b"", timeout=LONG)
+        assert len(protobuf.decode(control.ListWorkersResponse, data)["record"]) == 1
+    with direct(daemon) as peer, running(peer, True) as link:
+        assert workers(link) == 1
+
+
+def test_http_2_may_begin_byte_by_byte_and_after_a_request_of_http_1(daemon: Daemon) -> None:
+    with direct(daemon) as peer:
+        peer.sendall(b"GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"\r\n\r\nOK"):
+            answer += peer.recv(1)
+        for byte in http2.Connection(True).to_send():
+            peer.sendall(bytes((byte,)))
+        head = peer.recv(frames.HEAD.size, socket.MSG_WAITALL)
+        assert frames.HEAD.unpack(head)[2] == frames.SETTINGS
+
+
+@pytest.mark.parametrize("begun", [b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", b"PRI * HTTP/2.0\r\nHost: x\r\n\r\n"])
+def test_what_begins_like_http_2_ends_the_connection_alone(daemon: Daemon, begun: bytes) -> None:
+    with direct(daemon) as peer:
+        peer.sendall(begun)
+        while peer.recv(65536):
+            pass
+    assert daemon.request("GET", "/_ping").status == 200
+
+
+def test_the_api_itself_is_not_served_in_http_2(daemon: Daemon) -> None:
+    with direct(daemon) as peer, running(peer, True) as link:
+        stream = link.open([(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"x"), (b":path", b"/_ping")])
+        stream.end()
+        assert (b":status", b"501") in stream.answered()
+        assert "HTTP/1.1" in json.loads(bytes(stream.body()))["message"]
+        assert workers(link) == 1
 
 
 def test_a_history_of_absurd_requests(daemon: Daemon, busybox: str) -> None:

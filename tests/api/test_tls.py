@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.protocols import http2
+from engine.protocols import http2frames as frames
 from tests.harness.daemon import Daemon
 from tests.harness.http import Connection
 
@@ -95,3 +97,17 @@ def test_a_client_of_an_authority_that_the_host_trusts_gets_nothing(tls_daemon: 
     with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
         with connection(tls_daemon, unknown) as client:
             client.request("GET", "/_ping")
+
+
+def test_who_wants_http_2_alone_gets_it(tls_daemon: Daemon) -> None:
+    """BuildKit's client, as ALPN says (RFC 7301); who takes both goes on in HTTP/1.1, in which the API is."""
+    both, alone = context(certificate=True), context(certificate=True)
+    both.set_alpn_protocols(["h2", "http/1.1"])
+    alone.set_alpn_protocols(["h2"])
+    with connection(tls_daemon, both) as client:
+        assert client.socket.selected_alpn_protocol() == "http/1.1"
+        assert client.request("GET", "/_ping").body == b"OK"
+    with connection(tls_daemon, alone) as client:
+        assert client.socket.selected_alpn_protocol() == "h2"
+        client.socket.sendall(http2.Connection(True).to_send())
+        assert frames.HEAD.unpack(client.socket.recv(frames.HEAD.size))[2] == frames.SETTINGS

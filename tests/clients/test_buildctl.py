@@ -21,7 +21,6 @@ from tests.harness import agents
 from tests.harness.contexts import Member, build
 from tests.harness.daemon import Daemon
 from tests.harness.graphs import MKFILE, Made, Writer
-from tests.harness.upgrading import upgrading
 from tests.setup.buildctl import PROGRAMS, VERSION
 
 IMAGE = "docker.io/library/busybox:latest"
@@ -61,11 +60,10 @@ class Buildctl:
 
 
 @pytest.fixture
-def buildctl(daemon: Daemon, docker: Client, tmp_path: Path, world: object) -> Iterator[Buildctl]:
+def buildctl(daemon: Daemon, docker: Client, tmp_path: Path, world: object) -> Buildctl:
     if not PROGRAMS.complete(CACHE):
         pytest.skip(f"needs buildctl {VERSION}: {PROGRAMS.unable() or '`python3 -m tests` could not build it'}")
-    with upgrading(daemon, Path(f"{daemon.socket}.h2")) as address:
-        yield Buildctl(address, tmp_path, docker)
+    return Buildctl(f"unix://{daemon.socket}", tmp_path, docker)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from engine.daemon.api.request import Request
 from engine.daemon.api.streams import Body, ClientGone, Stream
 from engine.daemon.api.versions import identity
 from engine.kernel import gathered
-from engine.protocols.http import BadRequest, Head, end_of_head, field, parse_head, response_head
+from engine.protocols.http import BadRequest, Head, date, end_of_head, field, parse_head, response_head
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,6 @@ _LINGER_LIMIT = 64 * 1024 * 1024
 _LONGEST_POLL_MS = (1 << 31) - 1
 _NOTHING = -1  # is no descriptor
 _WITHOUT_BODY = frozenset({204, 304})
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class Next(enum.Enum):
@@ -277,10 +275,18 @@ class Connection:
         return self._given(), head
 
     def _last_head(self, status: int, fields: str) -> bytes:
+        self._check_leaving()
+        return response_head(status, fields + identity())
+
+    def leave(self) -> socket.socket:
+        """Give the socket away without a head (see `Request.leave`). Raises BadRequest."""
+        self._check_leaving()
+        return self._given()
+
+    def _check_leaving(self) -> None:
         if self._buffer:
             raise BadRequest("the client sent more data after a request for an upgrade")
         self.started = True
-        return response_head(status, fields + identity())
 
     def _given(self) -> socket.socket:
         self._handed_over = True
@@ -478,16 +484,10 @@ _shown_date = (0, "")
 
 
 def _date(second: int) -> str:
-    """The Date line (RFC 9110 section 6.6.1), made once a second. strftime is not used, because its names follow the
-    locale.
-    """
+    """The Date line, made once a second."""
     global _shown_date
     shown, line = _shown_date
     if shown != second:
-        moment = time.gmtime(second)
-        line = (
-            f"Date: {_DAYS[moment.tm_wday]}, {moment.tm_mday:02d} {_MONTHS[moment.tm_mon - 1]} {moment.tm_year}"
-            f" {moment.tm_hour:02d}:{moment.tm_min:02d}:{moment.tm_sec:02d} GMT\r\n"
-        )
+        line = field("Date", date(second))
         _shown_date = (second, line)  # one store of one object: other threads see the old pair or the new one
     return line

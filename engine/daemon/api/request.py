@@ -60,6 +60,9 @@ class Carrier(Source, Protocol):
     def give(self, status: int, fields: str) -> tuple[socket.socket, bytes]:
         """Give the socket away with this head, which is not sent."""
 
+    def leave(self) -> socket.socket:
+        """Give the socket away as it is."""
+
 
 class Request:
     """One request of a client.
@@ -203,3 +206,10 @@ class Request:
         """
         self.await_body()
         return self._connection.hand_over(101, fields)
+
+    def leave(self) -> socket.socket:
+        """Leave HTTP/1 without a word of this side, for a client that has begun to speak another protocol.
+
+        Raises BadRequest where more than the request has been read.
+        """
+        return self._connection.leave()

@@ -75,6 +75,7 @@ _ROUTES = (
     Route("POST", "/build/cancel", Late("build", "cancel")),
     Route("POST", "/build/prune", Late("build", "prune")),
     Route("POST", "/grpc", Late("buildkit", "grpc")),
+    Route("PRI", "*", Late("buildkit", "http_2")),
     Route("POST", "/session", Late("buildkit", "session")),
     Route("POST", "/images/create", Late("images.everyday", "create")),
     Route("GET", "/images/json", Late("images.everyday", "list_")),

@@ -18,6 +18,8 @@ from engine.kernel import reasons
 log = logging.getLogger(__name__)
 
 _HANDSHAKE_SECONDS = 10.0
+# The first that the client has, too. Only clients of gRPC want HTTP/2 alone, and it is served to them alone.
+_PROTOCOLS = ["http/1.1", "h2"]
 _PIECE = 64 * 1024
 _NO_TLS = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 _PARTING_SECONDS, _PARTING_PIECES = 1.0, 16
@@ -32,6 +34,7 @@ def wrapper(ca_file: str, certificate: str, key: str) -> Callable[[socket.socket
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(_PROTOCOLS)
     try:
         context.load_cert_chain(certificate, key)
         if ca_file:

@@ -124,9 +124,9 @@ class Stream:
         """Send a message, in pieces where the peer gives no room for all of it. Raises Lost, `grpc.Failed`."""
         self._write(grpc.message(message), False)
 
-    def end(self) -> None:
-        """Say that this end sends nothing more."""
-        self._write(b"", True)
+    def end(self, data: bytes = b"") -> None:
+        """Say that this end sends nothing more, but for these bytes, which are no message of gRPC."""
+        self._write(data, True)
 
     def _write(self, data: bytes, ended: bool) -> None:
         left = memoryview(data)
@@ -231,13 +231,16 @@ class Link:
         limits: Limits | None = None,
         *,
         pings: bool = False,
+        begun: bytes = b"",
     ) -> None:
         """peer: is closed when `run` returns; client: this end opens the streams
 
         pings: a peer that is silent is pinged, and left where it does not answer. gRPC's own servers take that ill.
+        begun: what was read of the peer's preface before
         """
         self.lock = threading.RLock()
         self.http = http2.Connection(client, limits)
+        self.http.receive(memoryview(begun))
         self._peer = peer
         self._accept = accept
         self._streams: dict[int, Stream] = {}

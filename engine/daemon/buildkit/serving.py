@@ -37,6 +37,10 @@ _CODES: tuple[tuple[type[EngineError], int], ...] = (
 _LONGEST_WORDS = 2000  # characters of an error, which may repeat what a client has sent: they travel among the fields
 _MOST_CALLS = 100  # of one connection at a time
 _HEAD: list[Field] = [(b":status", b"200"), (b"content-type", grpc.CONTENT_TYPE)]
+_NO_CALL_HEAD: list[Field] = [(b":status", b"501"), (b"content-type", b"application/json")]
+_NO_CALL = (
+    b'{"message":"the API is not built in HTTP/2, in which this engine serves calls of gRPC alone: ask in HTTP/1.1"}\n'
+)
 
 
 class Call(Generic[Asked, Answer]):
@@ -118,7 +122,12 @@ class Server:
         method = self._methods.get(path)
         call: Call[Any, Any] = Call(stream, *((method.asked, method.answer) if method else (object, object)))
         try:
-            call.finish(_outcome(method, call, path))
+            if call.metadata.get(b"content-type", b"").startswith(grpc.CONTENT_TYPE):
+                call.finish(_outcome(method, call, path))
+            else:
+                stream.headers(_NO_CALL_HEAD)
+                stream.end(_NO_CALL)
+                stream.cancel(http2frames.NO_ERROR)
         except Lost:  # nobody waits for the outcome
             pass
         except Exception:
@@ -131,8 +140,6 @@ class Server:
 
 def _outcome(method: Method | None, call: Call[Any, Any], path: str) -> grpc.Status:
     try:
-        if not call.metadata.get(b"content-type", b"").startswith(grpc.CONTENT_TYPE):
-            raise grpc.Failed(grpc.Status(grpc.INVALID_ARGUMENT, "not a call of gRPC"))
         if method is None:
             raise NotBuilt(f"unknown method {path}")
         if b"grpc-timeout" in call.metadata:

@@ -19,7 +19,6 @@ from tests.harness import leaks
 from tests.harness.daemon import Daemon
 from tests.harness.namespaces import Namespaces
 from tests.harness.pace import patient
-from tests.harness.upgrading import upgrading
 from tests.setup import buildctl, dockerd
 
 SECONDS = 60.0
@@ -128,9 +127,8 @@ class Sides:
             machine = self.held.enter_context(Namespaces(KEEPER))
             daemon = Daemon(self.root / "o", machine, ("--cgroup-parent", f"/{self.parent}"), log_level="info").start()
             self.held.callback(daemon.close)
-            address = self.held.enter_context(upgrading(daemon, self.root / "h2"))
             self.theirs = Side(theirs.address, self.root / "from-theirs", self.program, self.layouts)
-            self.ours = Side(address, self.root / "from-ours", self.program, self.layouts)
+            self.ours = Side(f"unix://{daemon.socket}", self.root / "from-ours", self.program, self.layouts)
         except BaseException:
             self.close()
             raise

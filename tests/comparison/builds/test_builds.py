@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -16,7 +15,6 @@ from tests.comparison.builds.differences import DIFFERENCES, MOST
 from tests.comparison.builds.sides import Layouts, Side
 from tests.harness import rootfs
 from tests.harness.daemon import Daemon
-from tests.harness.upgrading import upgrading
 from tests.replay.compare import Departure
 from tests.setup.buildctl import PROGRAMS, VERSION
 
@@ -24,12 +22,11 @@ AT_ONCE = 4
 
 
 @pytest.fixture
-def side(daemon: Daemon, tmp_path: Path) -> Iterator[Side]:
+def side(daemon: Daemon, tmp_path: Path) -> Side:
     if not PROGRAMS.complete(CACHE):
         pytest.skip(f"needs buildctl {VERSION}: {PROGRAMS.unable() or '`python3 -m tests` could not build it'}")
-    with upgrading(daemon, Path(f"{daemon.socket}.b")) as address:
-        layouts = Layouts(tmp_path / "layouts", programs=False)
-        yield Side(address, tmp_path / "archives", PROGRAMS.place(CACHE, "buildctl"), layouts)
+    layouts = Layouts(tmp_path / "layouts", programs=False)
+    return Side(f"unix://{daemon.socket}", tmp_path / "archives", PROGRAMS.place(CACHE, "buildctl"), layouts)
 
 
 def test_builds_give_what_buildkitd_gave(side: Side, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ LISTED = [
     for method in methods
     if method != "parameters"
 ]
-# BuildKit's own, which dockerd has and its definition leaves out.
-BESIDES = [("POST", "/build/cancel"), ("POST", "/grpc")]
+# BuildKit's own, which dockerd has and its definition leaves out; the last is HTTP/2 without an upgrade.
+BESIDES = [("POST", "/build/cancel"), ("POST", "/grpc"), ("PRI", "*")]
 
 
 def test_the_rows_are_the_definition_s_each_once():

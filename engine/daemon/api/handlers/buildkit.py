@@ -1,8 +1,10 @@
-"""The endpoints over which BuildKit's API is spoken: POST /grpc, on which a client calls the daemon, and POST /session,
-on which the daemon calls the client.
+"""The endpoints over which BuildKit's API is spoken: POST /grpc and HTTP/2 without an upgrade, on which a client calls
+the daemon, and POST /session, on which the daemon calls the client.
 
 Each request's thread runs its connection until the client goes. The first build of a client imports this module.
 """
+
+import socket
 
 from engine.daemon.api.request import Request
 from engine.daemon.buildkit import bridgeservice, contentservice, controlservice, methods, serving, sessions
@@ -10,7 +12,7 @@ from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.serving import Method
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
-from engine.protocols.http import tokens
+from engine.protocols.http import HTTP_2, tokens
 
 _UPGRADED = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
@@ -18,12 +20,22 @@ _UPGRADED = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 def grpc(engine: DaemonParts, request: Request) -> None:
     """POST /grpc: serve the calls of a client."""
     _check(request)
+    _serve(engine, request.upgrade(_UPGRADED))
+
+
+def http_2(engine: DaemonParts, request: Request) -> None:
+    """HTTP/2 with prior knowledge (RFC 9113 section 3.3): serve the calls of a client, as after POST /grpc."""
+    _serve(engine, request.leave(), begun=HTTP_2)
+
+
+def _serve(engine: DaemonParts, peer: socket.socket, begun: bytes = b"") -> None:
+    """Serve BuildKit's services to a client until it goes. begun: what was read of its HTTP/2 before"""
     table = {
         path: Method(*methods.TABLES[path], run)
         for service in (controlservice, bridgeservice, contentservice)
         for path, run in service.served(engine).items()
     }
-    Link(request.upgrade(_UPGRADED), False, serving.Server(table).accept, pings=True).run()
+    Link(peer, False, serving.Server(table).accept, pings=True, begun=begun).run()
 
 
 def session(_engine: DaemonParts, request: Request) -> None:
