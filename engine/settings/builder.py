@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from engine.commandline import Option, Value
 from engine.errors import Invalid
-from engine.settings import gcpolicy
+from engine.settings import configfile, gcpolicy
 from engine.settings.gcpolicy import GcPolicy
 
 _ENTITLEMENTS = {"network-host": True, "security-insecure": False, "device": False}
@@ -24,12 +24,11 @@ def _entitlement(text: str) -> str:
 
 def _of_file(value: object) -> tuple[str, ...]:
     """The entitlements that are granted, of the object `builder.entitlements`."""
-    if not isinstance(value, dict):
-        raise Invalid(f"expected an object, got {json.dumps(value)}")
-    for name, granted in value.items():
+    asked = configfile.members(value, _ENTITLEMENTS)
+    for name, granted in asked.items():
         if name not in _ENTITLEMENTS or not isinstance(granted, bool):
             raise Invalid(f"invalid entitlement {name}: {json.dumps(granted)}")
-    return tuple(name for name, granted in (_ENTITLEMENTS | value).items() if granted) or (_NONE,)
+    return tuple(name for name, granted in (_ENTITLEMENTS | asked).items() if granted) or (_NONE,)
 
 
 OPTIONS = (

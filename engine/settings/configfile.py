@@ -16,8 +16,10 @@ from engine.redact import redacted
 Readers = Mapping[str, Callable[[object], Value]]
 """Key → the function that reads its value from the file, where that has a form of its own there."""
 
-GROUPS = ("proxies", "builder")
-"""The objects of the file whose members are options of their own; their keys here are `proxies.NAME`."""
+GROUPS: Mapping[str, Sequence[str]] = {"proxies": (), "builder": ("entitlements", "gc")}
+"""The objects of the file whose members are options of their own, with keys like `proxies.NAME` → the names of members
+that may stand in any case. The others are dockerd's flags, which it looks for as they are.
+"""
 _LARGEST = 1 << 20
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 # A key that older versions of dockerd had for a single value → the key of today, which has a list.
@@ -87,13 +89,24 @@ def values(text: str, options: Sequence[Option], readers: Readers, given: Given)
     }
 
 
+def members(value: object, names: Iterable[str]) -> dict[str, Any]:
+    """The members of an object of the file by these names, which may stand there in any case, as in Go's JSON.
+
+    A name that stands there twice has its last value; others stay as they are. Raises Invalid for what is no object.
+    """
+    if not isinstance(value, dict):
+        raise Invalid(f"expected an object, got {json.dumps(value)}")
+    known = {name.lower(): name for name in names}
+    return {known.get(name.lower(), name): each for name, each in value.items()}
+
+
 def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: each for key, each in document.items() if key not in GROUPS}
-    for group in GROUPS:
-        members = document.get(group) or {}
-        if not isinstance(members, dict):
-            raise Invalid(f"{group}: expected an object, got {json.dumps(members)}")
-        found |= {f"{group}.{key}": each for key, each in members.items()}
+    for group, names in GROUPS.items():
+        inner = document.get(group) or {}
+        if not isinstance(inner, dict):
+            raise Invalid(f"{group}: expected an object, got {json.dumps(inner)}")
+        found |= {f"{group}.{key}": each for key, each in members(inner, names).items()}
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from engine.commandline import Option, Value
 from engine.errors import Invalid
 from engine.literals import integer, size
+from engine.settings import configfile
 from engine.settings.listening import path
 
 BUILTIN = "builtin"
@@ -17,6 +18,7 @@ _IPC_MODES = ("shareable", "private")
 _OTHER_IPC_MODES = ("none", "host")
 _CGROUPNS_MODES = ("host", "private")
 _THOUSAND = 1024
+_ULIMIT = ("Name", "Soft", "Hard")  # the members of one in daemon.json
 ULIMITS = frozenset(
     [
         "as",
@@ -71,11 +73,10 @@ def _ulimit(text: str) -> str:
 
 def _ulimits_of_file(value: object) -> tuple[str, ...]:
     """Ulimits of daemon.json, an object by name: {"nofile": {"Name": "nofile", "Soft": 1024, "Hard": 2048}}."""
-    if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
-        raise Invalid(f"expected an object of objects, got {json.dumps(value)}")
+    limits = {name: configfile.members(each, _ULIMIT) for name, each in configfile.members(value, ()).items()}
     return tuple(
         _ulimit(f"{each.get('Name') or name}={each.get('Soft', 0)}:{each.get('Hard', 0)}")
-        for name, each in value.items()
+        for name, each in limits.items()
     )
 
 

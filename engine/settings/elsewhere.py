@@ -11,6 +11,7 @@ from engine.commandline import Given, Option, Value
 from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.literals import boolean
+from engine.settings import configfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,10 @@ def _nri(text: str) -> str:
 
 
 def _nri_of_file(value: object) -> str:
-    if not isinstance(value, dict) or not isinstance(value.get("enable", False), bool):
-        raise Invalid(f"expected an object, got {json.dumps(value)}")
-    return "true" if value.get("enable") else "false"
+    enable = configfile.members(value, ("enable",)).get("enable", False)
+    if not isinstance(enable, bool):
+        raise Invalid(f"enable: expected true or false, got {json.dumps(enable)}")
+    return "true" if enable else "false"
 
 
 def _storage_option(text: str) -> str:

@@ -10,6 +10,7 @@ from engine.commandline import Structured
 from engine.dataclass import dataclass
 from engine.errors import Invalid
 from engine.literals import duration, size
+from engine.settings import configfile
 
 _THOUSAND = 1024
 _FORMER = {"keepstorage": "reservedspace", "defaultkeepstorage": "defaultreservedspace"}
@@ -65,9 +66,7 @@ def _rule(value: object) -> GcRule:
 
 def _lowered(value: object, names: set[str]) -> dict[str, Any]:
     """The members of an object by their names in lower case, those of today. Raises Invalid for others."""
-    if not isinstance(value, dict):
-        raise Invalid(f"gc: expected an object, got {json.dumps(value)}")
-    found = {name.lower(): each for name, each in value.items()}
+    found = configfile.members(value, (*names, *_FORMER))
     found = {_FORMER.get(name, name): found[name] for name in sorted(found)}
     if others := sorted(found.keys() - names):
         raise Invalid(f"gc: unknown {', '.join(others)}")

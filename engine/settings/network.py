@@ -11,11 +11,13 @@ from collections.abc import Callable
 from engine.commandline import Given, Option, Value, given_texts
 from engine.errors import Invalid
 from engine.literals import natural, quoted
+from engine.settings import configfile
 
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _LENGTHS = {4: 32, 6: 128}
 _LINK_LOCAL = 0xFE80 << 112  # fe80::, whose first 64 bits every link has
 _HIGHEST_MTU = 65535
+_POOL = frozenset({"base", "size"})  # the members of an address pool in daemon.json
 _ALL_BITS = 2**32 - 1
 _NAME_BYTES = 15  # of a link's name: IFNAMSIZ without the final zero
 
@@ -116,14 +118,15 @@ def pools_of_file(value: object) -> tuple[str, ...]:
     """Address pools from daemon.json, which has a list of objects: [{"base": "10.0.0.0/8", "size": 24}]. Raises
     Invalid.
     """
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+    if not isinstance(value, list):
         raise Invalid(f"expected a list of objects, got {json.dumps(value)}")
-    for each in value:
-        if unknown := each.keys() - {"base", "size"}:
-            raise Invalid(f"unknown key {sorted(unknown)[0]}")
+    pools = [configfile.members(each, _POOL) for each in value]
+    for each in pools:
+        if unknown := sorted(each.keys() - _POOL):
+            raise Invalid(f"unknown key {unknown[0]}")
         if not isinstance(each.get("base"), str) or type(each.get("size")) is not int:
             raise Invalid(f"expected base (a string) and size (a number), got {json.dumps(each)}")
-    return tuple(_checked_pool(each["base"], str(each["size"])) for each in value)
+    return tuple(_checked_pool(each["base"], str(each["size"])) for each in pools)
 
 
 def _network_option(text: str) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable
 
 from engine.commandline import Option, Value
 from engine.errors import Invalid
+from engine.settings import configfile
 
 STOCK = "runc"
 OWN = frozenset({STOCK, "io.containerd.runc.v2", "engine"})
 """The names that all mean this engine, which is no other program's shim."""
+_MEMBERS = ("path", "runtimeArgs", "runtimeType", "options")
 
 
 def programs(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -51,20 +53,19 @@ def _whole(name: str, program: str, arguments: list[str]) -> str:
 
 def _of_file(value: object) -> tuple[str, ...]:
     """Runtimes from daemon.json, which has an object: {"crun": {"path": "/usr/bin/crun", "runtimeArgs": []}}."""
-    if not isinstance(value, dict):
-        raise Invalid(f"expected an object of objects, got {json.dumps(value)}")
-    return tuple(_one_of_file(name, each) for name, each in value.items())
+    return tuple(_one_of_file(name, each) for name, each in configfile.members(value, ()).items())
 
 
 def _one_of_file(name: str, value: object) -> str:
-    if not isinstance(value, dict) or not isinstance(value.get("path", ""), str):
+    told = configfile.members(value, _MEMBERS)
+    if not isinstance(told.get("path", ""), str):
         raise Invalid(f"expected an object with a path, got {json.dumps(value)}")
-    arguments = value.get("runtimeArgs") or []
+    arguments = told.get("runtimeArgs") or []
     if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
         raise Invalid(f"runtimeArgs of {name}: expected a list of strings, got {json.dumps(arguments)}")
-    if value.get("runtimeType") or value.get("options") or not value.get("path"):
+    if told.get("runtimeType") or told.get("options") or not told.get("path"):
         raise Invalid(f"runtime {name}: shims of containerd (runtimeType) are not run by this engine: give a path")
-    return _whole(name, value["path"], arguments)
+    return _whole(name, told["path"], arguments)
 
 
 OPTIONS = (

@@ -15,6 +15,7 @@ from tests.unit.settings.test_every import made
         ({"builder": {}}, ("network-host",)),
         ({"builder": {"entitlements": {"security-insecure": True}}}, ("network-host", "security-insecure")),
         ({"builder": {"entitlements": {"network-host": False}}}, ("none",)),
+        ({"builder": {"Entitlements": {"Network-Host": False}}}, ("none",)),
     ],
 )
 def test_entitlements_of_the_file(tmp_path: Path, document: dict, granted: tuple) -> None:

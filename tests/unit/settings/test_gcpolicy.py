@@ -30,7 +30,7 @@ def test_rules_are_those_of_the_list():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ([], "gc: expected an object"),
+        ([], "expected an object"),
         ({"enabled": 1}, "gc.enabled: expected true or false, got 1"),
         ({"weather": 1}, "gc: unknown weather"),
         ({"defaultKeepStorage": "x"}, "failed to parse defaultreservedspace: invalid size: 'x'"),

@@ -34,7 +34,7 @@ def test_the_file_and_the_command_line_are_taken_together(tmp_path):
         ({"runtimes": {"a": {"runtimeType": "io.containerd.kata.v2"}}}, [], "shims of containerd (runtimeType)"),
         ({"runtimes": {"a": {"path": "/x", "runtimeArgs": "y"}}}, [], "expected a list of strings"),
         ({"runtimes": {"a": {}}}, [], "give a path"),
-        ({"runtimes": ["a"]}, [], "expected an object of objects"),
+        ({"runtimes": ["a"]}, [], "expected an object"),
     ],
 )
 def test_a_runtime_that_cannot_be_is_refused(tmp_path, document, arguments, text):
