@@ -97,7 +97,7 @@ def members(value: object, names: Iterable[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Invalid(f"expected an object, got {json.dumps(value)}")
     known = {name.lower(): name for name in names}
-    return {known.get(name.lower(), name): each for name, each in value.items()}
+    return {known.get(str(name).lower(), str(name)): each for name, each in value.items()}
 
 
 def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
