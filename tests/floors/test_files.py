@@ -100,6 +100,8 @@ def test_a_line_of_the_log_begins_with_its_container() -> None:
 CALLED_FROM_OUTSIDE = {
     "get_source",  # linecache, for tracebacks
     "options_table",  # whoever renews engine/README.md
+    *("daemon_threads", "block_on_close", "get_request"),  # socketserver, as are the next
+    *("process_request_thread", "handle_error", "shutdown_request"),
 }
 
 
