@@ -33,7 +33,8 @@ TARGETS = {
 HERE = f"{platform.machine()}-linux-gnu"
 SETUPTOOLS = 77  # as pyproject.toml asks
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-pytestmark = pytest.mark.seldom
+# The first run on a machine compiles the C libraries of four kinds of machines, beside all other tests.
+pytestmark = [pytest.mark.seldom, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -20,23 +20,28 @@ else:
     pull = late("engine.daemon.images.verbs.pull")
 
 
+Fresh = dict[tuple[str, str], Image]
+"""The images that a build has pulled, by name and platform: they are not pulled again in it."""
+
+
 def find(
     engine: ContainerParts,
     name: str,
     platform: str,
     options: Options,
     progress: Callable[[Object], None],
-    fresh: set[str],
+    fresh: Fresh,
     gone: Callable[[], bool],
     dialect: Dialect = CLASSIC,
 ) -> Image:
     """The image of that name for the platform (empty: any), pulled where it is missing or the client asks for a pull.
 
-    fresh: names that were pulled in this build, and are not pulled again; gone: returns whether the client has hung up,
-    which ends a pull. Raises Invalid for a name that is no reference, NotFound for an image id that is not here, and
-    what a pull raises.
+    gone: returns whether the client has hung up, which ends a pull. Raises Invalid for a name that is no reference,
+    NotFound for an image id that is not here, and what a pull raises.
     """
-    if not options.pull or f"{name} {platform}" in fresh:
+    if (known := fresh.get((name, platform))) is not None:
+        return known
+    if not options.pull:
         try:
             return engine.images.find(name, platform or None)
         except NotFound:
@@ -45,10 +50,16 @@ def find(
                 return lone
             if _is_id(name):
                 raise
-    Reference.parse(name)
-    credentials = options.credentials(Reference.parse(name).domain)
-    image = pull.pull(engine.images, name, "", platform or None, credentials, progress, gone, dialect.lone_platforms)
-    fresh.add(f"{name} {platform}")
+    reference = Reference.parse(name)
+    if dialect.hidden_bases and reference.digest:
+        base = engine.images.base(reference.digest, platform)
+        if base is not None:
+            return base
+    fresh[name, platform] = image = pull.pull(
+        *(engine.images, name, "", platform or None, options.credentials(reference.domain), progress, gone),
+        lone=dialect.lone_platforms,
+        hidden=dialect.hidden_bases,
+    )
     return image
 
 

@@ -44,7 +44,7 @@ class Build:
 
     caller: who waits; solver: solves the nodes that steps are made of
     built: number of a stage → the image that it has made, None for no image
-    fresh: names of images that this build has pulled (see `bases.find`)
+    fresh: images that this build has pulled
     number: of the step that was announced last; current: number of the stage that is being built
     """
 
@@ -60,7 +60,7 @@ class Build:
     plan: Plan
     arguments: Arguments
     built: dict[int, Image | None] = field(default_factory=dict)
-    fresh: set[str] = field(default_factory=set)
+    fresh: bases.Fresh = field(default_factory=dict)
     number: int = 0
     current: int = 0
 

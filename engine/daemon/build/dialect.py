@@ -29,6 +29,8 @@ class Dialect:
     Source: buildkit, dockerfile2llb/convert.go, addState; moby, builder/dockerfile/dispatchers.go, getFromImage
     refusals: the words for a file that is empty, one without stages, and a command without words. Source: buildkit,
     dockerfile2llb/convert.go, toDispatchState, and client/llb/exec.go; moby, builder/dockerfile
+    hidden_bases: a base that is pulled is no image of the client's: no list shows it, and it goes with the build cache.
+    Source: buildkit, source/containerimage/source.go; moby, daemon/containerd/image_builder.go
     proxies_twice: a command has each proxy of the client in both spellings, over its ENV, and no other step sees them.
     Else a proxy is an argument that needs no ARG. Source: buildkit, dockerfile2llb/convert.go, proxyEnvFromBuildArgs
     """
@@ -41,6 +43,7 @@ class Dialect:
     targets_numbered: bool
     stage_names_exact: bool
     refusals: Mapping[str, str]
+    hidden_bases: bool
     proxies_twice: bool
 
 
@@ -57,6 +60,7 @@ CLASSIC = Dialect(
         "stages": "no build stage in current context",
         "words": "no command specified",
     },
+    hidden_bases=False,
     proxies_twice=False,
 )
 BUILDKIT = Dialect(
@@ -72,5 +76,6 @@ BUILDKIT = Dialect(
         "stages": "dockerfile contains no stages to build",
         "words": "failed to marshal LLB definition: arguments are required",
     },
+    hidden_bases=True,
     proxies_twice=True,
 )

@@ -239,8 +239,12 @@ def pruned(engine: ContainerParts, asked: AskedPruning, told: bool = True) -> li
 def _drop(engine: ContainerParts, deleted: list[Record]) -> None:
     """Let go of the results among the records. Their layers and blobs go too, unless an image or a build has them."""
     steps, nodes = [each.key for each in deleted if each.key], [each.result for each in deleted if each.result]
-    if not (steps or nodes):
-        return
+    if steps or nodes:
+        _drop_rows(engine, steps, nodes)
+    engine.images.release_bases()
+
+
+def _drop_rows(engine: ContainerParts, steps: list[str], nodes: list[str]) -> None:
     with engine.database.transaction(frees=True) as connection:
         table.drop(connection, steps)
         # What classic steps have made goes with them, whichever of them that were.

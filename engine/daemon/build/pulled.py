@@ -30,7 +30,19 @@ class Pulled:
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The image's layers, which the build keeps. Raises NotFound where they were removed meanwhile."""
         work.told.cached()
-        return (work.keeper.image(self.image),)
+        return (tree(work, self.image, self.title),)
+
+
+def tree(work: Work, image: Image, name: str) -> Snapshot:
+    """The files of an image, which the build keeps; those of a hidden one have a record in the cache.
+
+    Raises NotFound where they were removed meanwhile.
+    """
+    if not image.hidden:
+        return work.keeper.image(image)
+    return work.kept(
+        digest("base", image.manifest), Pulled.kind, f"pulled from {name}", lambda: work.keeper.image(image)
+    )
 
 
 class Nothing:

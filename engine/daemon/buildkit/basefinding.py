@@ -57,7 +57,7 @@ class Bases:
         self._progress, self._caller, self._captured = progress, caller, captured
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], _Finding] = {}
-        self._fresh: set[str] = set()
+        self._fresh: bases.Fresh = {}
         self._failed = False
 
     def __enter__(self) -> "Bases":

@@ -22,7 +22,7 @@ from engine.daemon.images.layers.whiteouts import TRUSTED_OPAQUE, USER_OPAQUE
 from engine.daemon.images.reference import Reference
 from engine.daemon.images.usedby import UsedBy, standing
 from engine.daemon.jsontext import Object
-from engine.daemon.store import builds
+from engine.daemon.store import buildresults, builds
 from engine.daemon.store import images as table
 from engine.daemon.store.database import Database
 from engine.errors import NotFound
@@ -136,12 +136,28 @@ class Catalogue:
         container_layers: the container's layers, to choose the platform that it was made from
         """
         with self.database.reading() as connection:
-            row = table.image_of_containers(connection, identity)
-            found = row and [image for removed in (False, True) for image in lookup.platforms(connection, row, removed)]
+            row = table.any_image(connection, identity)
+            kept = (table.SHOWN, table.FOR_CONTAINERS)
+            found = row and [image for each in kept for image in lookup.platforms(connection, row, each)]
         if not found:
             raise NotFound(f"No such image: {identity}")
         same = [image for image in found if container_layers is None or image.layers == tuple(container_layers)]
         return (same or found)[0]
+
+    def base(self, identity: str, platform_text: str) -> Image | None:
+        """The image of that id for a platform (empty: the best one) that a build has begun with, shown or not.
+
+        None where it is not here for that platform. Raises Invalid.
+        """
+        with self.database.reading() as connection:
+            row = table.any_image(connection, identity)
+            kept = (table.SHOWN, table.FOR_BUILDS, table.FOR_CONTAINERS)
+            found = [image for each in kept for image in lookup.platforms(connection, row, each)] if row else []
+        return (
+            platform.best(found, platform.parse(platform_text), strict=True)
+            if platform_text
+            else next(iter(found), None)
+        )
 
     def resolve(self, ref: str) -> str:
         """The id of the image called `ref`, which has the forms that `find` takes. Raises NotFound, Invalid."""
@@ -183,12 +199,14 @@ class Catalogue:
         names: Iterable[Reference],
         parent: str = "",
         boot: str = "",
+        hidden: bool = False,
     ) -> Image:
         """Make an image of the layers that were unpacked in `session`: first durable, then visible under `names`.
 
         target: descriptor of the index or manifest that the names point at; manifest: digest of the platform's own
         config: the checked config document; blobs: (digest, size) of all blobs in `content` that belong to it
         boot: the host's boot id, for an image that a later `settle` makes durable; a loss of power before undoes it
+        hidden: only builds see it, unless it is shown already; it has no names
         """
         session.settle(image_layers)
         if not boot:
@@ -208,13 +226,17 @@ class Catalogue:
                     parent=parent,
                     layers=[layer.number for layer in image_layers],
                     blobs=blobs,
+                    kept=table.FOR_BUILDS if hidden else table.SHOWN,
                 )
                 if boot:
                     builds.unsettled(connection, target["digest"], boot)
                 for name in names:
                     table.set_name(connection, name.canonical, target["digest"], time.time_ns())
+                row = table.any_image(connection, target["digest"])
+                assert row is not None  # it was added just now
+                found = [image for kept in range(3) for image in lookup.platforms(connection, row, kept)]
             self._found.clear()
-            return next(image for image in self._platforms(target["digest"]) if image.manifest == manifest)
+            return next(image for image in found if image.manifest == manifest)
 
     def tag(self, image: Image, reference: Reference) -> None:
         """Make a name (with the tag `latest` if it has none) point at the image, whatever it pointed at before.
@@ -299,11 +321,27 @@ class Catalogue:
         """Delete removed images whose layers no container uses any more; called after a container is removed."""
         with self.changing:
             with self.database.reading() as connection:
-                removed = table.removed_platforms(connection)
+                removed = table.platforms_kept(connection, table.FOR_CONTAINERS)
                 layers = {
                     key: tuple(str(row["number"]) for row in table.image_layers(connection, *key)) for key in removed
                 }
             unused = [key for key in removed if not standing(layers[key], used_by(key[0]))]
+            for identity, manifest in unused:
+                self.forget(identity, hold_layers=False, manifests=[manifest])
+        if unused:
+            self.layers.collect()
+
+    def release_bases(self) -> None:
+        """Delete the hidden images of which no result of a build and no running build has a layer any more."""
+        with self.changing:
+            with self.database.reading() as connection:
+                used = buildresults.held_layers(connection)
+                unused = [
+                    (identity, manifest)
+                    for identity, manifest in table.platforms_kept(connection, table.FOR_BUILDS)
+                    if identity not in self.held
+                    and used.isdisjoint(row["number"] for row in table.image_layers(connection, identity, manifest))
+                ]
             for identity, manifest in unused:
                 self.forget(identity, hold_layers=False, manifests=[manifest])
         if unused:

@@ -46,6 +46,7 @@ class Image:
     content_size: bytes of its blobs; created: RFC 3339 as the config says it, or empty; parent: an image's id, or empty
     repo_tags, repo_digests: in the familiar form; names: in the form of `Reference.canonical`
     tagged_ns: time of the last tagging in ns since the epoch, or 0
+    hidden: it is here only because a build began with it
     """
 
     id: str
@@ -61,6 +62,7 @@ class Image:
     repo_tags: tuple[str, ...]
     repo_digests: tuple[str, ...]
     tagged_ns: int
+    hidden: bool = False
 
     @property
     def size(self) -> int:

@@ -59,16 +59,13 @@ def _shown(ref: str) -> str:
         return ref
 
 
-def platforms(connection: sqlite3.Connection, row: sqlite3.Row, removed: bool = False) -> list[Image]:
-    """The image of a row as each of its platforms, the best one for the host first.
-
-    removed: instead the platforms that are removed and kept only for containers
-    """
+def platforms(connection: sqlite3.Connection, row: sqlite3.Row, kept: int = table.SHOWN) -> list[Image]:
+    """The image of a row as each of its platforms that are kept for this one, the best one for the host first."""
     names = table.image_names(connection, row["id"])
     references = [Reference.parse(name) for name, _ in names]
     digests = dict.fromkeys(f"{reference.familiar_name}@{row['id']}" for reference in references)
     images = []
-    for one in table.platforms(connection, row["id"], removed):
+    for one in table.platforms(connection, row["id"], kept):
         layers = table.image_layers(connection, row["id"], one["manifest"])
         blobs = table.image_blobs(connection, row["id"], one["manifest"])
         image = Image(
@@ -85,6 +82,7 @@ def platforms(connection: sqlite3.Connection, row: sqlite3.Row, removed: bool = 
             repo_tags=tuple(reference.familiar for reference in references if reference.tag),
             repo_digests=tuple(digests),
             tagged_ns=max((tagged for _, tagged in names), default=0),
+            hidden=kept == table.FOR_BUILDS,
         )
         images.append(image)
     return platform.sorted_for(platform.host(), images)

@@ -4,9 +4,9 @@ Runs in the daemon, on any thread, inside a transaction or reading of `Database`
 first. This file never decides what an image is or when a layer may be deleted: `images.catalogue` does.
 
 The id of an image is the digest of the index or of the manifest that its names point at. An image that is an index may
-have any number of its platforms here, each with its manifest, layers and blobs. A platform that is `removed` is kept
-only for its layers, because a container still uses them. An image is `removed` when all of its platforms are. A layer
-without `diff_id` is being unpacked; `ready` says that the layer is on the disk.
+have any number of its platforms here, each with its manifest, layers and blobs. `removed` says for whom a platform is
+kept that no list shows: FOR_CONTAINERS, for its layers, which a container still uses, or FOR_BUILDS. An image is shown
+as long as one of its platforms is. A layer without `diff_id` is being unpacked; `ready` says that it is on the disk.
 """
 
 import sqlite3
@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 
 from engine.daemon.store import blobsources, buildresults
 
+SHOWN, FOR_CONTAINERS, FOR_BUILDS = range(3)
+"""For whom a platform of an image is kept."""
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS layers (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -150,18 +152,19 @@ def add_image(
     parent: str,
     layers: Sequence[int],
     blobs: Iterable[tuple[str, int]],
+    kept: int = SHOWN,
 ) -> None:
-    """Add an image with one platform, or add one more platform to an image that exists."""
+    """Add an image with one platform, or add one more platform to an image that exists. kept: for whom, at least"""
     connection.execute(
-        """INSERT INTO images (id, media_type, descriptor_size, parent) VALUES (?, ?, ?, ?)
-           ON CONFLICT (id) DO UPDATE SET removed = 0""",
-        (identity, media_type, descriptor_size, parent),
+        """INSERT INTO images (id, media_type, descriptor_size, parent, removed) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT (id) DO UPDATE SET removed = MIN(removed, excluded.removed)""",
+        (identity, media_type, descriptor_size, parent, kept),
     )
     connection.execute(
-        """INSERT INTO image_platforms (image, manifest, config, created) VALUES (?, ?, ?, ?)
+        """INSERT INTO image_platforms (image, manifest, config, created, removed) VALUES (?, ?, ?, ?, ?)
            ON CONFLICT (image, manifest) DO UPDATE
-               SET config = excluded.config, created = excluded.created, removed = 0""",
-        (identity, manifest, config, created),
+               SET config = excluded.config, created = excluded.created, removed = MIN(removed, excluded.removed)""",
+        (identity, manifest, config, created, kept),
     )
     connection.executemany(
         "INSERT OR IGNORE INTO image_layers (image, manifest, position, layer) VALUES (?, ?, ?, ?)",
@@ -180,8 +183,8 @@ def image(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
     return row
 
 
-def image_of_containers(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
-    """The row of one image, also when it is removed and kept only for containers; None when there is no row."""
+def any_image(connection: sqlite3.Connection, identity: str) -> sqlite3.Row | None:
+    """The row of one image, for whomever it is kept; None when there is no row."""
     row: sqlite3.Row | None = connection.execute("SELECT * FROM images WHERE id = ?", (identity,)).fetchone()
     return row
 
@@ -213,11 +216,11 @@ def has_children(connection: sqlite3.Connection, identity: str) -> bool:
     return row is not None
 
 
-def platforms(connection: sqlite3.Connection, identity: str, removed: bool = False) -> list[sqlite3.Row]:
-    """manifest, config and created of the image's platforms: the removed ones if `removed` is set, else the others."""
+def platforms(connection: sqlite3.Connection, identity: str, kept: int = SHOWN) -> list[sqlite3.Row]:
+    """manifest, config and created of the image's platforms that are kept for this one."""
     return connection.execute(
         "SELECT manifest, config, created FROM image_platforms WHERE image = ? AND removed = ? ORDER BY manifest",
-        (identity, removed),
+        (identity, kept),
     ).fetchall()
 
 
@@ -226,9 +229,10 @@ def manifests(connection: sqlite3.Connection, identity: str) -> list[str]:
     return [row[0] for row in connection.execute("SELECT manifest FROM image_platforms WHERE image = ?", (identity,))]
 
 
-def removed_platforms(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """(image id, manifest digest) of each platform that is removed and kept only for containers."""
-    return [tuple(row) for row in connection.execute("SELECT image, manifest FROM image_platforms WHERE removed")]
+def platforms_kept(connection: sqlite3.Connection, kept: int) -> list[tuple[str, str]]:
+    """(image id, manifest digest) of each platform that is kept only for these, FOR_CONTAINERS or FOR_BUILDS."""
+    query = "SELECT image, manifest FROM image_platforms WHERE removed = ?"
+    return [tuple(row) for row in connection.execute(query, (kept,))]
 
 
 def hide_platform(connection: sqlite3.Connection, identity: str, manifest: str) -> None:
@@ -245,12 +249,12 @@ def forget_platform(connection: sqlite3.Connection, identity: str, manifest: str
 
 
 def _settle_image(connection: sqlite3.Connection, identity: str) -> None:
-    """Mark an image as removed and delete its names when all its platforms are removed; delete it when it has none."""
+    """Show an image no more, and delete its names, when none of its platforms is shown; delete it when it has none."""
     row = connection.execute("SELECT MIN(removed) FROM image_platforms WHERE image = ?", (identity,)).fetchone()
     if row[0] is None:
         forget_image(connection, identity)
     elif row[0]:
-        connection.execute("UPDATE images SET removed = 1 WHERE id = ?", (identity,))
+        connection.execute("UPDATE images SET removed = ? WHERE id = ?", (row[0], identity))
         connection.execute("DELETE FROM image_names WHERE image = ?", (identity,))
 
 

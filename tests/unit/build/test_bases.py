@@ -3,10 +3,13 @@
 import pytest
 
 from engine.daemon.build import bases
+from engine.daemon.build.dialect import BUILDKIT, CLASSIC, Dialect
 from engine.daemon.build.options import Options
 from engine.daemon.images.verbs import pull
 from engine.errors import NotFound
 from tests.harness.parts import Parts
+
+KNOWN = f"sha256:{'1' * 64}"
 
 
 class Images:
@@ -22,11 +25,16 @@ class Images:
             raise NotFound(name)
         return name
 
+    def base(self, digest: str, _platform: str) -> str | None:
+        """One that a build has pulled."""
+        return digest if digest == KNOWN else None
 
-def note_pull(images: Images, name: str, *rest: object) -> str:
-    """Have the image from now on."""
-    images.here.add(name)
-    images.pulls.append((name, *rest))
+
+def note_pull(images: Images, name: str, *rest: object, lone: bool, hidden: bool) -> str:
+    """Have the image from now on, unless it is hidden."""
+    if not hidden:
+        images.here.add(name)
+    images.pulls.append((name, *rest, lone, hidden))
     return name
 
 
@@ -40,22 +48,36 @@ def gone() -> bool:
     return False
 
 
-def find(images: Images, name: str, options: Options, fresh: set[str]) -> str:
-    return bases.find(Parts(images=images), name, "", options, print, fresh, gone)
+def find(images: Images, name: str, options: Options, fresh: bases.Fresh, dialect: Dialect = CLASSIC) -> str:
+    return bases.find(Parts(images=images), name, "", options, print, fresh, gone, dialect)
 
 
 def test_only_what_is_not_here_is_pulled_and_the_pull_ends_with_the_client() -> None:
     images = Images("here")
-    assert find(images, "here", Options(), set()) == "here" and not images.pulls
+    assert find(images, "here", Options(), {}) == "here" and not images.pulls
     auth = {"username": "u"}
-    assert find(images, "r.example/x", Options(credentials={"r.example": auth}.get), set()) == "r.example/x"
-    assert images.pulls == [("r.example/x", "", None, auth, print, gone, False)]
+    assert find(images, "r.example/x", Options(credentials={"r.example": auth}.get), {}) == "r.example/x"
+    assert images.pulls == [("r.example/x", "", None, auth, print, gone, False, False)]
     with pytest.raises(NotFound):
-        find(images, f"sha256:{'0' * 64}", Options(), set())
+        find(images, f"sha256:{'0' * 64}", Options(), {})
 
 
 def test_what_is_wanted_new_is_pulled_once_in_a_build() -> None:
-    images, fresh = Images("here"), set()
+    images, fresh = Images("here"), {}
     for _ in range(2):
         assert find(images, "here", Options(pull=True), fresh) == "here"
     assert len(images.pulls) == 1
+
+
+def test_a_hidden_base_is_known_to_its_build_and_by_its_digest() -> None:
+    """By its name the registry says anew what it is."""
+    images, fresh = Images(), {}
+    for _ in range(2):
+        assert find(images, "r.example/x", Options(), fresh, BUILDKIT) == "r.example/x"
+    assert [each[-1] for each in images.pulls] == [True]
+    find(images, "r.example/x", Options(), {}, BUILDKIT)
+    assert len(images.pulls) == 2
+    assert find(images, f"r.example/x@{KNOWN}", Options(), {}, BUILDKIT) == KNOWN and len(images.pulls) == 2
+    find(images, f"r.example/x@{KNOWN}", Options(), {})
+    find(images, f"r.example/x@sha256:{'2' * 64}", Options(), {}, BUILDKIT)
+    assert len(images.pulls) == 4

@@ -129,14 +129,23 @@ class Images:
 
 def test_lone_platforms(monkeypatch: pytest.MonkeyPatch) -> None:
     pulls: list[bool] = []
-    monkeypatch.setattr(pull, "pull", lambda *asked: pulls.append(asked[-1]))
+    monkeypatch.setattr(pull, "pull", lambda *_asked, lone, hidden: pulls.append(lone))
 
     def find(name: str, dialect: Dialect) -> Image:
-        return bases.find(Parts(images=Images()), name, "linux/s390x", Options(), print, set(), bool, dialect)
+        return bases.find(Parts(images=Images()), name, "linux/s390x", Options(), print, {}, bool, dialect)
 
     assert find("one", BUILDKIT) is not None and not pulls
     for name, dialect in (("several", BUILDKIT), ("one", CLASSIC)):
         assert find(name, dialect) is None
+    assert pulls == [True, False]
+
+
+def test_hidden_bases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the lists show then is in tests/clients/test_buildx_bases.py."""
+    pulls: list[bool] = []
+    monkeypatch.setattr(pull, "pull", lambda *_asked, lone, hidden: pulls.append(hidden))
+    for dialect in (BUILDKIT, CLASSIC):
+        bases.find(Parts(images=Images()), "several", "linux/s390x", Options(), print, {}, bool, dialect)
     assert pulls == [True, False]
 
 

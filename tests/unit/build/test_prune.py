@@ -31,6 +31,9 @@ class Images:
         """Every one."""
         return list(IMAGES)
 
+    def release_bases(self) -> None:
+        """There are none."""
+
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Parts:

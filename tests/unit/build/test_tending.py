@@ -26,6 +26,9 @@ class Images:
         """None."""
         return []
 
+    def release_bases(self) -> None:
+        """There are none."""
+
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Parts:

@@ -104,7 +104,10 @@ def test_an_image_of_one_platform_at_a_time_is_one_of_several(old):
         assert [row["id"] for row in image_table.images(connection)] == ["sha256:i"]
         (here,) = image_table.platforms(connection, "sha256:i")
         assert tuple(here) == ("sha256:m2", '{"os":"linux"}', "2026")
-        assert image_table.removed_platforms(connection) == [("sha256:i", "sha256:m1"), ("sha256:r", "sha256:r")]
+        assert image_table.platforms_kept(connection, image_table.FOR_CONTAINERS) == [
+            ("sha256:i", "sha256:m1"),
+            ("sha256:r", "sha256:r"),
+        ]
         assert image_table.image_blobs(connection, "sha256:i", "sha256:m2") == [("sha256:i", 5), ("sha256:m2", 7)]
         assert image_table.image_names(connection, "sha256:i") == [("docker.io/library/x:1", 9)]
         assert image_table.idle_layers(connection) == []
@@ -112,7 +115,7 @@ def test_an_image_of_one_platform_at_a_time_is_one_of_several(old):
         image_table.forget_platform(connection, "sha256:i", "sha256:m1")
         image_table.forget_platform(connection, "sha256:r", "sha256:r")
         assert image_table.idle_layers(connection) == [1, 3]
-        assert image_table.image_of_containers(connection, "sha256:r") is None
+        assert image_table.any_image(connection, "sha256:r") is None
     database.close()
 
 

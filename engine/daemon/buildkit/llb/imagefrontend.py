@@ -12,6 +12,7 @@ from typing import Any
 
 from engine.daemon.build import bases
 from engine.daemon.build.conversing import Listener, Speaker, converse
+from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.options import Options
 from engine.daemon.buildkit import authority, jobs, methods, policyreading, workers
 from engine.daemon.buildkit.jobs import Job
@@ -103,7 +104,7 @@ def solve(
 
 def _image(engine: DaemonParts, job: Job, name: str) -> Image:
     options = Options(credentials=authority.of_session(job.asked["Session"], job.check))
-    image = bases.find(engine, name, "", options, lambda _line: None, set(), job.gone)
+    image = bases.find(engine, name, "", options, lambda _line: None, {}, job.gone, BUILDKIT)
     job.workroom(engine).keeper.hold(image)
     return image
 

@@ -5,7 +5,8 @@ An operation of the build graph. The image itself is what is kept, by the store;
 
 from collections.abc import Callable, Sequence
 
-from engine.daemon.build import bases
+from engine.daemon.build import bases, pulled
+from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.graph.node import digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
@@ -60,7 +61,7 @@ class ImageSource:
         with work.waiting():
             image = self.find(work)
         self.used(UsedImage(Reference.parse(self.name).with_default_tag(), platforms.of(image.config), image.id))
-        whole = work.keeper.image(image)
+        whole = pulled.tree(work, image, self.name)
         return (whole if self.limit is None else Snapshot(whole.parts[: self.limit]),)
 
     def find(self, work: Work) -> Image:
@@ -74,7 +75,7 @@ class ImageSource:
             return False
 
         options = Options(pull=self.pull, credentials=self.credentials)
-        image = bases.find(work.engine, self.name, self.platform, options, work.told.line, set(), gone)
+        image = bases.find(work.engine, self.name, self.platform, options, work.told.line, {}, gone, BUILDKIT)
         if self.checksum and self.checksum not in (image.id, image.manifest):
             raise Invalid(f"image digest {image.id} for {self.name} does not match expected checksum {self.checksum}")
         return image

@@ -45,16 +45,18 @@ def pull(
     progress: Progress,
     gone: Callable[[], bool] = lambda: False,
     lone: bool = False,
+    hidden: bool = False,
 ) -> Image:
     """Pull the image that `text` and `tag` (a tag, a digest, or empty) name.
 
     auth: the decoded X-Registry-Auth; gone: whether the client has hung up; lone: an image that is for one platform
-    alone is pulled whatever platform is asked for. No progress message is sent before the
-    registry has resolved the reference, so that an error until then can still be the HTTP status.
+    alone is pulled whatever platform is asked for; hidden: for a build alone: no list shows it, no event
+    tells of it. No progress message is sent before the registry has resolved the reference, so that an error until then
+    can still be the HTTP status.
     Raises Invalid, NotFound, SystemFailure.
     """
     wanted = platform.parse(platform_text) if platform_text else None
-    return _pull(store, _reference(text, tag), wanted, auth, Report(progress), gone, lone)
+    return _pull(store, _reference(text, tag), wanted, auth, Report(progress), gone, lone, hidden)
 
 
 def pull_all(
@@ -87,6 +89,7 @@ def _pull(
     report: Report,
     gone: Callable[[], bool],
     lone: bool = False,
+    hidden: bool = False,
 ) -> Image:
     def resolve(registry: Registry) -> str:
         return registry.resolve(reference.digest or reference.tag)
@@ -94,13 +97,14 @@ def _pull(
     registry, digest = first(store, reference, auth, resolve, "failed to resolve reference")
     with contextlib.closing(registry.transport):
         report.line(f"Pulling from {reference.path}", reference.tag or reference.digest)
-        work = _Pull(store, registry, reference, wanted, report, gone, lone)
+        work = _Pull(store, registry, reference, wanted, report, gone, lone, hidden)
         try:
             image = work.run(digest)
         except NoSpace:
             work.give_back()
             raise
-    store.announce("pull", reference.familiar, reference.familiar_name, image)
+    if not hidden:
+        store.announce("pull", reference.familiar, reference.familiar_name, image)
     return image
 
 
@@ -180,6 +184,7 @@ class _Pull:
         report: Report,
         gone: Callable[[], bool],
         lone: bool,
+        hidden: bool,
     ):
         self._store = store
         self._content = store.content
@@ -189,6 +194,7 @@ class _Pull:
         self._report = report
         self._gone = gone
         self._lone = lone
+        self._hidden = hidden
         told = store.settings
         self._pace = Pace(told.max_concurrent_downloads, told.max_download_attempts or 1)
         # The digests of all documents and blobs of the image, in the order in which they are met.
@@ -260,7 +266,10 @@ class _Pull:
         )
         before = self._present()
         blobs = [(part["digest"], part["size"]) for part in (*chain, config_part, *layer_parts)]
-        image = self._store.add(session, target, manifest_part["digest"], config, layers, blobs, [self._reference])
+        names = [] if self._hidden else [self._reference]
+        image = self._store.add(
+            *(session, target, manifest_part["digest"], config, layers, blobs, names), hidden=self._hidden
+        )
         with self._store.database.transaction() as connection:
             held = [digest for digest, _ in blobs]
             blobsources.remember(connection, self._reference.domain, self._reference.path, held)
