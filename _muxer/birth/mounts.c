@@ -31,10 +31,10 @@ int attach(int source, int place, uint64_t set, uint64_t clear, bool recursive) 
     return failed;
 }
 
-/* The words for a mount that failed; a client that asked for a directory where a file is has made the mistake. */
-static int mount_failure(struct birth *birth, int failed, bool asked, const char *before) {
+/* The words for a mount that failed; a directory where a file is, or the reverse, is the client's mistake to dockerd. */
+static int mount_failure(struct birth *birth, int failed, const char *before) {
     char reason[128];
-    if (!asked || failed != -ENOTDIR) return system_failure(birth, failed, before);
+    if (failed != -ENOTDIR) return system_failure(birth, failed, before);
     words_of(failed, reason, sizeof reason);
     return refuse(birth, -failed, NOT_THE_TYPE, "%s%s: %s", before, reason, VICE_VERSA);
 }
@@ -133,17 +133,21 @@ STEP(MOUNT) {
     bool asked = how & WIRE_PLAN_ASKED;
     int failed = how & WIRE_PLAN_SAME_MODE ? mode_of_hidden(birth, target, &data, room, sizeof room) : 0;
     int place = failed ? failed : place_for(birth->root, target, how & WIRE_PLAN_STRAIGHT);
-    if (place < 0) return mount_failure(birth, place, asked, words);
+    if (place < 0) return mount_failure(birth, place, words);
     if (asked && (failed = check_outside_proc(birth, place, source, target, -1))) return failed;
     failed = mount_in(place, source, kind, flags, data);
     close(place);
     if (!failed && propagation) failed = set_propagation(birth, target, propagation);
-    return failed ? mount_failure(birth, failed, asked, words) : 0;
+    return failed ? mount_failure(birth, failed, words) : 0;
 }
 
 /* The place for a bind: of the type of its source, made if it is missing. */
 static int place_of_source(struct birth *birth, const char *target, int source) {
-    return (is_directory(source) ? make_directories : make_file)(birth->root, target);
+    if (is_directory(source)) return make_directories(birth->root, target);
+    int place = make_file(birth->root, target);
+    if (place < 0 || !is_directory(place)) return place;
+    close(place);
+    return -ENOTDIR;
 }
 
 STEP(BIND) {
@@ -158,7 +162,7 @@ STEP(BIND) {
     int failed = place < 0 ? place : attach(source, place, set, clear, recursive);
     close(source);
     if (place >= 0) close(place);
-    return failed ? system_failure(birth, failed, words) : 0;
+    return failed ? mount_failure(birth, failed, words) : 0;
 }
 
 /* A detached copy of what is behind a descriptor, with all attributes that the mount is to have. */
@@ -185,7 +189,6 @@ STEP(SOURCE) {
     all.clear = (uint64_t)number(fields);
     all.propagation = (uint64_t)number(fields);
     uint64_t on_top = (uint64_t)number(fields);
-    bool asked = number(fields);
     const char *words = text(fields);
     if (birth->source_count == MOST_SOURCES) return -E2BIG;
     int own = -1;
@@ -199,7 +202,7 @@ STEP(SOURCE) {
         if (setns(own, CLONE_NEWNS) < 0) return -errno;
         close(own);
     }
-    if (tree < 0) return mount_failure(birth, tree, asked, words);
+    if (tree < 0) return mount_failure(birth, tree, words);
     birth->sources[birth->source_count++] = tree;
     return 0;
 }
@@ -212,13 +215,12 @@ STEP(PLACE) {
     const char *words = text(fields);
     if (which < 0 || which >= birth->source_count) return -EINVAL;
     int tree = birth->sources[which], failed = 0, place = place_of_source(birth, target, tree);
-    if (place < 0) return mount_failure(birth, place, asked, words);
-    if (asked && !is_directory(tree) && is_directory(place)) return mount_failure(birth, -ENOTDIR, asked, words);
+    if (place < 0) return mount_failure(birth, place, words);
     if (asked && (failed = check_outside_proc(birth, place, source, target, tree))) return failed;
     if (move_tree(tree, place) < 0) failed = -errno;
     close(tree);
     close(place);
-    return failed ? mount_failure(birth, failed, asked, words) : 0;
+    return failed ? mount_failure(birth, failed, words) : 0;
 }
 
 STEP(LEAVE_PEERS) {

@@ -222,8 +222,8 @@ def add(root_fd: int, mount: Mount, source_fd: int = -1) -> None:
 
 
 def failure(mount: Mount, error: OSError, text: str) -> Exception:
-    """The exception: Refusal if a client asked for a directory where a file is, or the reverse, else SystemFailure."""
-    if mount.asked and error.errno == errno.ENOTDIR:
+    """The exception: Refusal for a directory where a file is, or the reverse, as dockerd sees it; else SystemFailure."""
+    if error.errno == errno.ENOTDIR:
         return Refusal(error.errno, f"{text}: {_VICE_VERSA}", _NOT_THE_TYPE)
     return SystemFailure(text)
 
@@ -377,14 +377,14 @@ def _place_of_source(root_fd: int, mount: Mount, source: int) -> int:
     """The place to mount a directory or a file on: a place of the same type, made if it is missing."""
     directory = is_directory(source)
     place = (make_directories if directory else make_file)(root_fd, mount.target)
-    if mount.asked:
-        try:
-            if not directory and is_directory(place):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    try:
+        if not directory and is_directory(place):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if mount.asked:
             check_outside_proc(root_fd, place, mount.source, mount.target, source)
-        except BaseException:
-            os.close(place)
-            raise
+    except BaseException:
+        os.close(place)
+        raise
     return place
 
 

@@ -300,7 +300,7 @@ def _source(mount: Mount) -> bytes:
         bits |= syscalls.MOUNT_ATTR_RDONLY
     words = f'error mounting "{mount.source}" to rootfs at "{mount.target}": stat {mount.source}: '
     shallow = syscalls.MOUNT_ATTR_RDONLY if "ro" in mount.flags else 0
-    numbers = ("rbind" in mount.flags, bits, clear, propagation & ~syscalls.MS_REC, shallow, mount.asked)
+    numbers = ("rbind" in mount.flags, bits, clear, propagation & ~syscalls.MS_REC, shallow)
     return record("SOURCE", mount.source, *numbers, words)
 
 

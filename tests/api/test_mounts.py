@@ -1,13 +1,16 @@
 """What a container asks to have mounted, as it is seen from inside and as the API tells of it."""
 
+import io
 import os
 import re
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.api.mounting import bind, host, refused, source, volume
+from tests.harness import rootfs
 from tests.harness.listening import until
 
 __all__ = ["source", "volume"]
@@ -79,6 +82,23 @@ def test_a_directory_on_a_file_is_the_clients_mistake(daemon, busybox, source):
     assert text.endswith("Check if the specified host path exists and is the expected type")
     status, text = refused(daemon, host(Binds=[f"{source}/file:/etc"]))
     assert status == 400 and "not a directory" in text
+
+
+@pytest.mark.parametrize("place", ["etc/hostname", "etc/hosts", "etc/resolv.conf"])
+def test_a_directory_of_the_image_where_the_engine_mounts_a_file_is_a_mistake_too(daemon, busybox, place):
+    """As dockerd has it of each failure with these words, whoever asked for the mount."""
+    made = io.BytesIO(rootfs.busybox())
+    with tarfile.open(fileobj=made, mode="a") as archive:
+        member = tarfile.TarInfo(place)
+        member.type, member.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(member)
+    image = daemon.import_image(made.getvalue(), "directory-there", rootfs.CHANGES)
+    identifier = daemon.create("true", Image=image)
+    answer = daemon.request("POST", f"/containers/{identifier}/start")
+    assert answer.status == 400 and "not a directory: Are you trying to mount a directory onto a file" in answer.message
+    assert daemon.inspect(identifier)["State"]["ExitCode"] == 127
+    daemon.remove(identifier)
+    daemon.request("DELETE", f"/images/{image}?force=1")
 
 
 def test_inspect_and_the_listing_show_dockers_mount_points(daemon, busybox, volume, container, source):
