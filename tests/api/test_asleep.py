@@ -24,11 +24,10 @@ from tests.harness.fixtures import AS_USER, World
 from tests.harness.holdings import links
 from tests.harness.http import Connection
 from tests.harness.listening import past
-from tests.harness.sleeping import Activated, activated, until
+from tests.harness.sleeping import UNTIL_TOLD, Activated, activated, first_process, until
 
 SECOND = 1_000_000_000
 PING = b"GET /_ping HTTP/1.1\r\nHost: engine\r\n\r\n"
-UNTIL_TOLD = "trap 'exit 3' USR1; while :; do sleep 0.02; done"
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +63,6 @@ def policy(name: str, most: int = 0, **more: object) -> dict:
 def end(pid: int) -> None:
     """Have the container with this process 1 end with 3."""
     os.kill(pid, signal.SIGUSR1)
-
-
-def ready(daemon: Daemon, container: str) -> int:
-    """The process 1 of a container whose shell waits for its end."""
-    until(lambda: b"sleep" in daemon.request("GET", f"/containers/{container}/top", checked=False).body, "no shell")
-    return daemon.inspect(container)["State"]["Pid"]
 
 
 def bridges(daemon: Daemon) -> list[str]:
@@ -242,7 +235,7 @@ def test_whoever_connects_while_it_ends_is_answered(engine: Activated) -> None:
 def test_a_container_that_ends_meanwhile_is_run_again(engine: Activated, made: Callable[..., str], name: str) -> None:
     """Its monitor wakes the engine; no client has to come. The tries are counted, as they are by a daemon that runs."""
     one = made("sh", "-c", UNTIL_TOLD, HostConfig=policy(name))
-    pid = ready(engine.daemon, one)
+    pid = first_process(engine.daemon, one)
     engine.sleeps()
     before = engine.starts
     end(pid)
@@ -254,9 +247,9 @@ def test_a_container_that_ends_meanwhile_is_run_again(engine: Activated, made: C
 def test_the_last_try_of_a_policy_is_the_last_one(engine: Activated, made: Callable[..., str]) -> None:
     """The count lives through the sleep: a daemon that was started anew would begin to count again."""
     one = made("sh", "-c", UNTIL_TOLD, HostConfig=policy("on-failure", 1))
-    end(ready(engine.daemon, one))
+    end(first_process(engine.daemon, one))
     until(lambda: engine.daemon.inspect(one)["RestartCount"] == 1, "it is not run again")
-    pid = ready(engine.daemon, one)
+    pid = first_process(engine.daemon, one)
     engine.sleeps()
     end(pid)
     until(lambda: not engine.daemon.inspect(one)["State"]["Running"], "it runs")
@@ -277,7 +270,7 @@ def test_what_was_stopped_stays_stopped(engine: Activated, made: Callable[..., s
 
 def test_a_container_that_is_to_be_removed_is_removed(engine: Activated, made: Callable[..., str]) -> None:
     one = made("sh", "-c", UNTIL_TOLD, HostConfig={"NetworkMode": "none", "AutoRemove": True})
-    pid = ready(engine.daemon, one)
+    pid = first_process(engine.daemon, one)
     engine.sleeps()
     before = engine.starts
     end(pid)
@@ -287,7 +280,7 @@ def test_a_container_that_is_to_be_removed_is_removed(engine: Activated, made: C
 
 def test_other_ends_wake_nobody_and_are_known_all_the_same(engine: Activated, made: Callable[..., str]) -> None:
     one = made("sh", "-c", UNTIL_TOLD)
-    pid = ready(engine.daemon, one)
+    pid = first_process(engine.daemon, one)
     engine.sleeps()
     before = engine.starts
     end(pid)
@@ -301,7 +294,7 @@ def test_other_ends_wake_nobody_and_are_known_all_the_same(engine: Activated, ma
 def test_events_are_told_with_the_times_at_which_they_happened(engine: Activated, made: Callable[..., str]) -> None:
     """Those of before the sleep, and the end during it."""
     one = made("sh", "-c", UNTIL_TOLD)
-    pid = ready(engine.daemon, one)
+    pid = first_process(engine.daemon, one)
     told = past(engine.daemon, filters={"container": [one], "event": ["create", "start"]})
     engine.sleeps()
     before = time.time_ns()
@@ -334,7 +327,7 @@ def test_a_monitor_that_wakes_nobody_keeps_it_awake(engine: Activated, made: Cal
 def test_a_daemon_that_was_killed_is_woken_by_what_is_due(engine: Activated, made: Callable[..., str]) -> None:
     """The word that an earlier sleep has left still holds."""
     one = made("sh", "-c", UNTIL_TOLD, HostConfig=policy("always"))
-    pid = ready(engine.daemon, one)
+    pid = first_process(engine.daemon, one)
     engine.sleeps()
     engine.daemon.request("GET", "/_ping")
     before = engine.starts
@@ -354,7 +347,7 @@ def test_bridges_of_containers_that_end_while_no_daemon_runs_go_with_the_next_on
     with networks(daemon, near=subnet("10.94.0.0/24")) as known:
         bridge = f"br-{known['near'][:12]}"
         one = made("sh", "-c", UNTIL_TOLD, **on("near"))
-        pid = ready(daemon, one)
+        pid = first_process(daemon, one)
         if killed:  # while the bridge is idle already
             end(pid)
             daemon.request("POST", f"/containers/{one}/wait")

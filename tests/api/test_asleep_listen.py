@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -18,10 +19,9 @@ from tests.harness.daemon import PROJECT, Daemon
 from tests.harness.fixtures import World
 from tests.harness.http import Connection
 from tests.harness.listening import listening
-from tests.harness.sleeping import Listening, until
+from tests.harness.sleeping import UNTIL_TOLD, Listening, first_process, until
 
 PROGRAM = Path(_muxer.__file__).parent / "engine-sleeper"
-UNTIL_TOLD = "trap 'exit 3' USR1; while :; do sleep 0.02; done"
 ALWAYS = {"NetworkMode": "none", "RestartPolicy": {"Name": "always"}}
 
 
@@ -89,8 +89,7 @@ def test_containers_run_on_and_wake_the_engine(sleeper: Listening) -> None:
     daemon.import_busybox()
     one = daemon.create("sh", "-c", UNTIL_TOLD, HostConfig=ALWAYS)
     daemon.begin(one)
-    until(lambda: b"sleep" in daemon.request("GET", f"/containers/{one}/top", checked=False).body, "no shell")
-    pid = daemon.inspect(one)["State"]["Pid"]
+    pid = first_process(daemon, one)
     sleeper.sleeps()
     os.kill(pid, signal.SIGUSR1)
     until(lambda: not sleeper.asleep, "nobody woke the engine")
@@ -140,7 +139,7 @@ class Small:
 
     def __init__(self) -> None:
         memory = Path("/sys/fs/cgroup/memory")
-        self.path = (memory if memory.exists() else memory.parent) / f"engine-test-{os.getpid()}"
+        self.path = (memory if memory.exists() else memory.parent) / f"engine-test-{secrets.token_hex(4)}"
         try:
             self.path.mkdir()
             limit = self.path / ("memory.limit_in_bytes" if memory.exists() else "memory.max")
@@ -180,12 +179,14 @@ def small() -> Iterator[Small]:
     made = Small()
     yield made
     made.give_back()
-    for pid in (made.path / "cgroup.procs").read_text().split():
-        (made.path.parent / "cgroup.procs").write_text(pid)
     until(lambda: _removed(made.path), "it is still in use")
 
 
 def _removed(directory: Path) -> bool:
+    """Whether a cgroup could be removed, whose processes leave it first: the engine in it may be starting some."""
+    for pid in (directory / "cgroup.procs").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            (directory.parent / "cgroup.procs").write_text(pid)
     try:
         directory.rmdir()
     except OSError:
@@ -256,9 +257,7 @@ def told_to_stop(daemon: Daemon) -> tuple[str, int]:
     daemon.import_busybox()
     one = daemon.create("sh", "-c", UNTIL_TOLD, StopSignal="SIGUSR1")
     daemon.begin(one)
-    until(lambda: b"sleep" in daemon.request("GET", f"/containers/{one}/top", checked=False).body, "no shell")
-    pid = daemon.inspect(one)["State"]["Pid"]
-    return one, pid
+    return one, first_process(daemon, one)
 
 
 def test_a_power_failure_stops_the_containers_of_a_sleeping_engine(

@@ -2,6 +2,7 @@
 engine's, and sees them below /sys/fs/cgroup."""
 
 import os
+import secrets
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ pytestmark = [
 ROOT = "/sys/fs/cgroup"
 NOTHING = {"NetworkMode": "none"}
 # Hierarchies of the tests' own, which no other daemon sees: the second's name is not that of its directory.
-NAMED, RENAMED, LATER = (f"engine-test-{os.getpid()}{suffix}" for suffix in ("", "b", "c"))
+NAMED, RENAMED, LATER = (f"engine-test-{secrets.token_hex(4)}{suffix}" for suffix in ("", "b", "c"))
 
 
 def mounting(directory: str, kind: str, options: str) -> str:
@@ -156,7 +157,7 @@ def test_what_systemd_does_in_a_container_keeps_its_limits(hybrid: Daemon) -> No
 
 
 def test_a_parent_and_the_step_of_a_build(hybrid: Daemon) -> None:
-    parent = f"/engine-test-parent-{os.getpid()}"
+    parent = f"/engine-test-parent-{secrets.token_hex(4)}"
     container = begun(hybrid, CgroupParent=parent)
     placed(hybrid, container, parent)
     hybrid.remove(container)

@@ -1,6 +1,7 @@
 """Every limit of HostConfig that lands in a cgroup or on a process, read from there and from inside."""
 
 import os
+import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -185,7 +186,7 @@ def test_containers_share_a_budget_of_real_time(world: World) -> None:
 
     Its runtime stays 0, because all of the host's may be another parent's already.
     """
-    parent, top = f"/engine-test-{os.getpid()}", Path("/sys/fs/cgroup/cpu")
+    parent, top = f"/engine-test-{secrets.token_hex(4)}", Path("/sys/fs/cgroup/cpu")
     options = ["--cpu-rt-period=500000", f"--cgroup-parent={parent}/in", "--exec-opt=native.cgroupdriver=cgroupfs"]
     daemon = world.daemon(options)
     if not (top / "cpu.rt_runtime_us").exists():

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -275,7 +276,7 @@ def test_64_megabytes_are_enough(file: Path, tmp_path: Path) -> None:
     found = next(((at, name) for at, name in kinds if os.path.exists(f"{at}/cgroup.procs")), None)
     if found is None:
         pytest.skip("needs cgroups")
-    group, limit = Path(found[0], f"engine-test-{os.getpid()}"), found[1]
+    group, limit = Path(found[0], f"engine-test-{secrets.token_hex(4)}"), found[1]
     group.mkdir()
     try:
         if not (group / limit).exists():

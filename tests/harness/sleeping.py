@@ -35,6 +35,24 @@ def until(true: Callable[[], object], what: str, seconds: float = SECONDS) -> No
         time.sleep(0.01)
 
 
+UNTIL_TOLD = "trap 'exit 3' USR1; while :; do sleep 0.02; done"
+"""The command of a shell that ends with 3 once it is sent SIGUSR1."""
+
+
+def first_process(daemon: Daemon, container: str) -> int:
+    """The process 1 of a container that runs UNTIL_TOLD, once it can be told.
+
+    Its own command names `sleep` too, and a signal that comes before the trap is there is lost.
+    """
+
+    def waits() -> bool:
+        shown = daemon.request("GET", f"/containers/{container}/top", checked=False).json()
+        return any(row[-1].startswith("sleep") for row in shown.get("Processes") or ())
+
+    until(waits, "the shell does not wait")
+    return daemon.inspect(container)["State"]["Pid"]
+
+
 def until_asleep(daemon: Daemon, running: Callable[[], int], seconds: float = SECONDS) -> None:
     """Return when the daemon has ended by itself. running: the process that it is now, 0 for none"""
     end = time.monotonic() + patient(seconds)

@@ -1,6 +1,7 @@
 """Cgroups for real, on whatever hierarchy this host has, below a parent of the test's own."""
 
 import os
+import secrets
 from collections.abc import Generator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # a hybrid host has versio
 @pytest.fixture
 def parent() -> Generator[str]:
     """The name of a cgroup for this test alone, removed with all that is in it."""
-    name = f"/engine-test-{os.getpid()}"
+    name = f"/engine-test-{secrets.token_hex(4)}"
     yield name
     for root in [root for root in ROOTS if os.path.isdir(root)]:
         found = detection.detect(root)

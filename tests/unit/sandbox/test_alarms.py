@@ -1,6 +1,6 @@
 """Out-of-memory alarms: version 2 against a tree of plain files, version 1 against the kernel."""
 
-import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -106,7 +106,7 @@ def test_version_1_rings_when_the_kernel_kills():
     real = detection.detect()
     if real.version != "1" or "memory" not in real.controllers:
         pytest.skip("needs cgroup version 1 with its memory controller")
-    parent, alarms = f"/engine-test-{os.getpid()}", Alarms()
+    parent, alarms = f"/engine-test-{secrets.token_hex(4)}", Alarms()
     real.create("greedy", Limits(memory=8 << 20, memory_swap=8 << 20), parent)
     try:
         alarms.arm("greedy", real.directories("greedy", parent))
