@@ -44,9 +44,10 @@ class Arguments:
         return made
 
     def above(self) -> "Arguments":
-        """The arguments of a stage that stands on this one, and inherits what it declares, as with BuildKit."""
+        """The arguments of a stage that stands on this one."""
         made = self.of_stage()
-        made._declared, made._hidden = dict(self._declared), set(self._hidden)
+        if self.dialect.stages_inherit:
+            made._declared, made._hidden = dict(self._declared), set(self._hidden)
         return made
 
     def value(self, name: str, default: str | None, expand: Callable[[str], str]) -> str | None:

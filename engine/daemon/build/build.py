@@ -8,9 +8,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from engine.daemon import measured
-from engine.daemon.build import building
+from engine.daemon.build import bases, building, stages
 from engine.daemon.build.cache import Cache
 from engine.daemon.build.context import Context, Fetching, Source, opened
+from engine.daemon.build.converting import Base
 from engine.daemon.build.graph import solver as solving
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.node import Node
@@ -18,11 +19,14 @@ from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.graph.telling import Telling, Untold
 from engine.daemon.build.graph.work import Caller, Giver
+from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.output import Lines, Output, short
+from engine.daemon.build.pulled import Pulled
 from engine.daemon.build.stages import NoTarget
 from engine.daemon.build.state import Maker
 from engine.daemon.dockerfile.instructions import UnknownInstruction
+from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
@@ -59,8 +63,9 @@ def made(
 
     Raises EngineErrors, and what `caller` raises.
     """
-    dockerfile, needed, arguments = building.prepare(context.dockerfile, context.name, options)
-    plan = needed.whole()
+    dockerfile, plan, arguments = stages.prepare(context.dockerfile, context.name, options)
+    local, platform = Local(context.root, f"context {context.root}"), platforms.wanted(options.platform)
+    fresh: bases.Fresh = {}
     cache = Cache(engine, options.no_cache, options.cache_from)
     try:
         with Keeper(engine.images) as keeper, Maker(engine, keeper) as maker, contextlib.ExitStack() as stack:
@@ -69,8 +74,22 @@ def made(
             solver = Solver(
                 solving.Build(engine, keeper, results, context.scratch, caller, _Steps(output), giver, allowed=None)
             )
-            shared = (engine, options, context, output, caller)
-            work = building.Build(*shared, maker, cache, solver, dockerfile, plan, arguments)
+
+            def find(name: str, platform: str) -> Base:
+                image = bases.find(engine, name, platform, options, output.line, fresh, caller.gone)
+                maker.hold(image)
+                return Base(Node(Pulled(image, name)).output(), image.config, image)
+
+            work = building.Build(
+                *(dockerfile, plan, arguments, options, local, find, platform),
+                engine=engine,
+                files=context,
+                output=output,
+                caller=caller,
+                maker=maker,
+                cache=cache,
+                solver=solver,
+            )
             output.warnings(dockerfile.warnings)
             image = work.run()
             maker.settle()

@@ -1,11 +1,13 @@
-"""Turns the stages of a Dockerfile into nodes of the graph: each stage is a chain of them, and the config of its image.
+"""The evaluator of Dockerfiles: turns each stage into a chain of nodes of the graph, and the config of its image.
 
-What is in an instruction's words depends on configs alone, which are known once the base images are found. So the whole
-graph is made before anything of it is solved. ONBUILD triggers of a base come first in the stage that stands on it.
+Both builders are this one, with the rules that `dialect` has for them. BuildKit's door makes the whole graph before
+anything of it is solved, as what is in an instruction's words depends on configs alone, which are known once the base
+images are found. The classic door (`building`) solves each step when it is added, and makes an image of it: it
+overrides what is told (`begins`, `triggered`, `stands`, `ended`), what a copy is (`copied`) and how a step is `added`.
 """
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.daemon.build import foreign, historytext, stepnodes, steptitles
 from engine.daemon.build.arguments import Arguments
@@ -13,18 +15,21 @@ from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.pulled import Nothing
-from engine.daemon.build.run import SANDBOX, Shell
-from engine.daemon.build.stages import SCRATCH, Earlier, Plan, Stage
-from engine.daemon.build.state import Given, State
+from engine.daemon.build.run import Shell
+from engine.daemon.build.stages import SCRATCH, Earlier, Given, Plan, Stage
+from engine.daemon.build.state import State
 from engine.daemon.build.stepnodes import Surroundings
+from engine.daemon.build.workdir import MakingDirectory
 from engine.daemon.dockerfile import commands, parser, words
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
 from engine.daemon.images import platform as platforms
+from engine.daemon.images.image import Image
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field
-from engine.errors import EngineError, Invalid
+from engine.errors import EngineError, Invalid, SystemFailure
+from engine.kernel import reasons
 from engine.literals import natural, quoted
 
 # The instructions that are vertices of a build's progress, which their stage counts.
@@ -39,18 +44,28 @@ _NO_TRIGGERS = ("FROM", "ONBUILD", "MAINTAINER")
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a stage stands on, or is copied from. tree: None for nothing; document: the image's, with its config"""
+    """What a stage stands on, or is copied from. tree: None for nothing; document: the image's, with its config
+
+    image: of the store, where the images of steps are to stand on it
+    """
 
     tree: Input | None
     document: Object
+    image: Image | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One step in an image's history. node: made its files, None where it makes none"""
+    """One step in an image's history. node: made its files, None where it makes none
+
+    exact: `created_by` alone says what its layer is made of; idle: the words of a command that stands for it where it
+    runs none
+    """
 
     created_by: str
     node: Node | None
+    exact: bool = True
+    idle: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -67,12 +82,15 @@ class Built:
     entries: list[Entry] = field(default_factory=list)
     fresh: bool = False
 
+    @property
+    def files(self) -> Input:
+        """Its tree, also where that is nothing."""
+        return self.tree or Node(Nothing()).output()
+
     def above(self) -> "Built":
         """What a stage begins with that stands on this one."""
-        state = State(self.state.arguments, self.state.platform, self.state.escape, author=self.state.author)
-        state.config = dict(self.state.config)
-        state.arguments.growth.take(len(self.entries))
-        return Built(state, self.tree, self.base, list(self.entries))
+        self.state.arguments.growth.take(len(self.entries))
+        return Built(self.state.above(), self.tree, self.base, list(self.entries))
 
 
 @dataclass(slots=True)
@@ -104,9 +122,11 @@ class Conversion:
 
     def target(self) -> Built:
         """The last stage of the plan. Raises EngineErrors; `at` is then the instruction with the fault."""
-        for stage in self.plan.every:  # also one that nobody needs
+        for stage in self.plan.every if self.arguments.dialect.stages_named_first else ():  # also one that nobody needs
             self.at = stage.start
             self._named(stage)
+        for instruction in self.plan.arguments:
+            self.begins(instruction, None)
         for stage in self.plan.stages:
             self._stage(stage)
         return self.built[self.plan.every[-1].index]
@@ -117,6 +137,20 @@ class Conversion:
             self._names = Earlier(self.plan.every, self.arguments.dialect)
         return self._names
 
+    # What the classic builder does beside the graph
+
+    def begins(self, instruction: Instruction, stage: Stage | None) -> None:
+        """A step begins; the stage is None for an ARG before the first FROM."""
+
+    def triggered(self, count: int) -> None:
+        """So many triggers of the stage's base are about to be run."""
+
+    def stands(self, built: Built) -> None:
+        """A step of the stage has ended, its FROM among them."""
+
+    def ended(self, built: Built) -> None:
+        """The stage has ended."""
+
     # Stages
 
     def _stage(self, stage: Stage) -> Built:
@@ -125,10 +159,15 @@ class Conversion:
             return known
         before = self._current, self._count, self._total, self.at
         self._current, self._count, self._total, self.at = stage, 0, self._shown(stage), stage.start
+        self.begins(stage.start, stage)
         built = self._opened(stage)
+        self.stands(built)
         for instruction in stage.steps:
             self.at = instruction
+            self.begins(instruction, stage)
             self._take(built, instruction, built.state.escape)
+            self.stands(built)
+        self.ended(built)
         built.fresh = self._is_fresh(stage)
         self.built[stage.index] = built
         self._current, self._count, self._total, self.at = before
@@ -142,6 +181,9 @@ class Conversion:
 
     def _named(self, stage: Stage) -> tuple[str, str]:
         """What a stage stands on, and its platform as written or empty. Raises Invalid for what can be neither."""
+        dialect = self.arguments.dialect
+        if dialect.stage_names_once and stage.name and self._earlier.named(stage.name, stage.index):
+            raise Invalid(f"{stage.name} stage name already used")
         outer = self.arguments.of_from()
         base = words.expand(stage.opening.image, outer, self.dockerfile.escape)
         if not base:
@@ -154,7 +196,7 @@ class Conversion:
             _ = platforms.parse(platform) if platform else None
         except Invalid as error:
             raise Invalid(f"failed to parse platform {written}: {error}") from error
-        if not self._stands_inside(stage):
+        if dialect.stages_named_first and not self._stands_inside(stage):
             try:
                 Reference.parse(base)
             except Invalid as error:
@@ -165,8 +207,10 @@ class Conversion:
         base, platform = self._named(stage)
         wanted = platforms.parse(platform) if platform else self.platform
         built = self._begun(stage, base, platform or self.options.platform, wanted)
-        triggers = built.state.config.pop("OnBuild", None) or []
+        triggers = built.state.triggers()
         built.state.set_path()
+        if triggers:
+            self.triggered(len(triggers))
         for trigger in triggers:
             read = parser.statement(trigger)
             if read.keyword in _NO_TRIGGERS:
@@ -177,16 +221,13 @@ class Conversion:
     def _begun(self, stage: Stage, base: str, platform: str, wanted: Platform) -> Built:
         below = self._earlier.below(base, stage.index)
         if below is not None:
-            built = self._needed(below).above()
-            built.state.arguments = built.state.arguments.above()
-            return built
+            return self._needed(below).above()
         state = State(self.arguments.of_stage(), wanted, self.dockerfile.escape)
         if base == SCRATCH:
             state.begin_with_nothing()
-            state.config["WorkingDir"] = "/"
             return Built(state, None, {})
         found = self.find(base, platform)
-        state.config = dict(found.document.get("config") or {}) if found.document else {"WorkingDir": "/"}
+        state.begin(found.document, found.image)
         if found.document:
             state.platform = platforms.of(found.document)
         place = self._place()
@@ -200,59 +241,73 @@ class Conversion:
     # Steps
 
     def _take(self, built: Built, instruction: Instruction, escape: str) -> None:
-        """Add one step to a stage."""
-        command = built.state.read(instruction, escape)
-        match command:
-            case commands.Workdir():
-                self._workdir(built, instruction, command, escape)
-            case commands.Copy() | commands.Add():
-                self._copy(built, instruction, command, escape)
-            case commands.Run():
-                self._run(built, instruction, command, escape)
-            case _:
-                built.state.configure(command)
-                if isinstance(command, commands.Cmd):
-                    built.state.config["ArgsEscaped"] = True
-                if not isinstance(command, commands.Onbuild) and not isinstance(instruction, Given):  # as with BuildKit
-                    built.entries.append(Entry(historytext.of(command, built.state.config), None))
+        """Add one step to a stage. Raises EngineErrors, for errors of the host's kernel too."""
+        try:
+            command = built.state.read(instruction, escape)
+            title = self._title(built, instruction, command, escape) if instruction.keyword in SHOWN else ""
+            match command:
+                case commands.Workdir():
+                    entry = self._workdir(built, command, title)
+                case commands.Copy() | commands.Add():
+                    entry = self.copied(built, command, title)
+                case commands.Run():
+                    entry = self._run(built, command, title)
+                case _:
+                    built.state.configure(command)
+                    entry = _idle(built.state, command)
+            unseen = isinstance(command, commands.Onbuild) or isinstance(instruction, Given)
+            if not (unseen and self.arguments.dialect.steps_silent):
+                self.added(built, instruction, entry)
+        except OSError as error:
+            raise SystemFailure(f"{instruction.keyword} failed: {reasons.of(error)}") from error
 
-    def _workdir(self, built: Built, instruction: Instruction, command: commands.Workdir, escape: str) -> None:
-        title = self._title(built, instruction, command, escape)
-        built.state.configure(command)
-        path = posixpath.normpath(built.state.config["WorkingDir"])
-        text = historytext.of(command, built.state.config)
+    def _workdir(self, built: Built, command: commands.Workdir, title: str) -> Entry:
+        state = built.state
+        state.configure(command)
+        path = posixpath.normpath(state.config["WorkingDir"])  # it is cleaned before any link is followed
         if path == "/":
-            built.entries.append(Entry(text, None))
-            return
-        user = built.state.config.get("User") or ""
-        seconds = natural(self.options.args.get(_EPOCH) or "", _LATEST)
-        node = stepnodes.directory_node(self._around(), _tree(built), path, title, user, seconds)
-        self._add(built, instruction, text, node)
+            return _idle(state, command)
+        user, seconds = "", None
+        if self.arguments.dialect.directories_owned:
+            user = state.config.get("User") or ""
+            seconds = natural(self.options.args.get(_EPOCH) or "", _LATEST)
+        operation = MakingDirectory(path, title, user, seconds)
+        return _idle(state, command, Node(operation, (built.files,), title, self._around().fresh))
 
-    def _copy(self, built: Built, instruction: Instruction, command: commands.Copy | commands.Add, escape: str) -> None:
-        around = self._around()
+    def copied(self, built: Built, command: commands.Copy | commands.Add, title: str) -> Entry:
+        """The step of a COPY or an ADD."""
         if isinstance(command, commands.Add):
             command = self.options.policy.added(command)
-        request, urls, checksum = stepnodes.asked_copy(built.state, command)
-        source = None
-        if isinstance(command, commands.Copy) and command.from_:
-            source = self._source(command.from_)
-        title = self._title(built, instruction, command, escape)
-        node = stepnodes.copy_node(around, _tree(built), request, title, source, urls, checksum)
-        self._add(built, instruction, historytext.copy(command), node)
-
-    def _run(self, built: Built, instruction: Instruction, command: commands.Run, escape: str) -> None:
-        foreign.check(built.state.platform)
         around = self._around()
-        asked = stepnodes.asked_run(around, built.state, command)
-        title = self._title(built, instruction, command, escape)
-        node = asked.node(_tree(built), around, Shell(host=self.options.host, hostname=SANDBOX), title)
-        self._add(built, instruction, historytext.run(asked.shown), node)
+        asked = stepnodes.asked_copy(around, built.state, command)
+        return Entry(historytext.copy(command), asked.node(built.files, around, title))
 
-    def _add(self, built: Built, instruction: Instruction, text: str, node: Node) -> None:
-        self.of.setdefault(node.key, instruction)
-        built.tree = node.output()
-        built.entries.append(Entry(text, node))
+    def _run(self, built: Built, command: commands.Run, title: str) -> Entry:
+        state, dialect = built.state, self.arguments.dialect
+        if dialect.emulators_needed:
+            foreign.check(state.platform)
+        around = self._around()
+        asked = stepnodes.asked_run(around, state, command)
+        node = asked.node(built.files, around, self._shell(state), title)
+        return Entry(historytext.run(asked.shown, dialect), node, asked.exact)
+
+    def _shell(self, state: State) -> Shell:
+        options, dialect = self.options, self.arguments.dialect
+        return Shell(
+            host=options.host,
+            image=state.identity,
+            repeats=dialect.commands_repeat,
+            remove=options.remove,
+            remove_failed=options.force_remove,
+            hostname=dialect.hostname,
+        )
+
+    def added(self, built: Built, instruction: Instruction, entry: Entry) -> None:
+        """Put a step on top of the stage."""
+        if entry.node is not None:
+            self.of.setdefault(entry.node.key, instruction)
+            built.tree = entry.node.output()
+        built.entries.append(entry)
 
     def _around(self) -> Surroundings:
         stage = self._current
@@ -261,8 +316,8 @@ class Conversion:
         return Surroundings(self.context, self._source, self.options.host, self._is_fresh(stage), *named)
 
     def _is_fresh(self, stage: Stage) -> bool:
-        """Whether nothing of it is taken from the cache."""
-        return self.options.no_cache or stage.name in self.options.no_cache_stages
+        """Whether nothing of it is taken from the cache. Who names images to take it from wants no other results."""
+        return self.options.no_cache or bool(self.options.cache_from) or stage.name in self.options.no_cache_stages
 
     def _title(self, built: Built, instruction: Instruction, command: commands.Command, escape: str) -> str:
         return f"{self._place()} {steptitles.title(instruction.original, command, built.state, escape)}"
@@ -309,8 +364,15 @@ class Conversion:
         return found.tree
 
 
-def _tree(built: Built) -> Input:
-    return built.tree or Node(Nothing()).output()
+def _idle(state: State, command: commands.Command, node: Node | None = None) -> Entry:
+    """The step of an instruction that runs nothing. node: makes its files"""
+    dialect = state.arguments.dialect
+    text = historytext.of(command, state.config, dialect)
+    if not dialect.nops_shown:
+        return Entry(text, node)
+    comment = (f"#(nop) {text}",) if isinstance(command, commands.Workdir) else ("#(nop) ", text)
+    idle = historytext.nothing_run(state.config, *comment)
+    return Entry(" ".join(idle), node, idle=idle)
 
 
 def names_of(plan: Plan, expand: Callable[[str], str]) -> Mapping[str, str]:

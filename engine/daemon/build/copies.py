@@ -44,7 +44,8 @@ class Packing:
 
     def __init__(self, request: Request, title: str, local: Local | None, prepared: Prepared) -> None:
         self.title = title
-        self._request, self._local, self._prepared = request, local, prepared
+        self.prepared = prepared
+        self._request, self._local = request, local
 
     def key(self) -> str:
         """The request, and the directory."""
@@ -52,7 +53,7 @@ class Packing:
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The tree that is copied into, and the files that are copied."""
-        return digest("copy", inputs[0].chain, self._prepared.digest)
+        return digest("copy", inputs[0].chain, self.prepared.digest)
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """The tree with the files. Raises EngineErrors in docker's words."""

@@ -42,8 +42,6 @@ _SEEN = ("CgroupParent", "ShmSize", "Ulimits")
 _AGENT = "SSH_AUTH_SOCK"  # the variable in which programs look for their agent
 # The entitlement that each way out of the sandbox needs, by BuildKit's names.
 INSECURE = "security.insecure"
-SANDBOX = "buildkitsandbox"
-"""The name of the host that each command of a build by BuildKit sees, unless the build says another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +147,12 @@ class Running:
     ) -> None:
         self.title = title
         self.command, self.mounts = command, tuple(mounts)
-        self._shell = shell or Shell()
+        self.shell = shell or Shell()
 
     def key(self) -> str:
         """The command and its mounts."""
         mounts = [[*mount.decides(), mount.where()] for mount in self.mounts]
-        return digest("run", self.command.decides(), self._shell.decides(), mounts)
+        return digest("run", self.command.decides(), self.shell.decides(), mounts)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The same with the contents that the command finds. Raises Forbidden, NotFound as `make` does.
@@ -165,7 +163,7 @@ class Running:
         _devices(work, self.command)
         found = mounting.seen(work.engine.images.layer_root, work.scratch, work.check, inputs, self.mounts)
         asked = [mount.decides() for mount in self.mounts]
-        return digest("run", self.command.decides(), self._shell.decides(), asked, chains(inputs[:1]), found)
+        return digest("run", self.command.decides(), self.shell.decides(), asked, chains(inputs[:1]), found)
 
     def make(self, work: Work, inputs: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
         """Run the command. Raises CommandFailed with its exit code, what start raises.
@@ -178,12 +176,12 @@ class Running:
         targets = [mount.target for mount in self.mounts if mount.target]
         made = mounting.places(store.layer_root, root.layers, targets)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(stepgroups.used(work.engine, self._shell.host.get("CgroupParent") or ""))
+            stack.enter_context(stepgroups.used(work.engine, self.shell.host.get("CgroupParent") or ""))
             mounts = stack.enter_context(mounting.mounted(work, inputs, self.mounts))
             if self.command.program is not None:
                 mounts.host.append(stack.enter_context(_program(work, self.command.program)))
             container = self._create(work, root, mounts, devices)
-            with _removed(work.engine, work.told, self._shell, container):
+            with _removed(work.engine, work.told, self.shell, container):
                 _finish(work, container, self.command.codes)
                 where = paths.of(work.engine.settings.data_root, work.engine.settings.exec_root, container.id)
                 mounting.clear(where.upper, made)
@@ -191,7 +189,7 @@ class Running:
         return tuple(outputs)
 
     def _create(self, work: Work, root: Snapshot, mounts: Mounted, devices: Sequence[str]) -> Container:
-        command, own = self.command, self._shell
+        command, own = self.command, self.shell
         names = {each.partition("=")[0] for each in command.env}
         agents = [f"{_AGENT}={mounts.agents[0]}"] if mounts.agents and _AGENT not in names else []
         body: Object = {

@@ -1,17 +1,20 @@
 """The stages of a Dockerfile: splits it at its FROMs, finds stages by name or number, and plans which of them to build.
 
-Pure. BuildKit does not build a stage when neither the target nor any stage that it depends on uses it. The classic
-builder builds all stages up to the target, as docker's does, and tells the image of each.
+Pure. `prepare` is where both builders begin: it reads the file, and finds all faults that can be found before a step.
 """
 
 import bisect
 from collections.abc import Callable, Iterator, Mapping
 
+from engine.daemon.build import namedcontexts
+from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.dialect import CLASSIC, Dialect
-from engine.daemon.dockerfile import commands, instructions
+from engine.daemon.build.options import Options
+from engine.daemon.dockerfile import commands, instructions, parser, scope, words
 from engine.daemon.dockerfile.gotext import meant
 from engine.daemon.dockerfile.parser import Dockerfile, Instruction
-from engine.dataclass import dataclass
+from engine.daemon.images import platform as platforms
+from engine.dataclass import dataclass, replace
 from engine.errors import Invalid
 from engine.literals import natural
 
@@ -21,6 +24,13 @@ _NONE = "no build stage in current context"
 
 class NoTarget(Invalid):
     """The Dockerfile has no stage of the name that the client asks for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given(Instruction):
+    """An instruction that the client has given beside the Dockerfile (a label). Its command is known."""
+
+    command: commands.Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +70,54 @@ class Plan:
         """How many steps there are, as the output counts them."""
         return len(self.arguments) + sum(1 + len(stage.steps) for stage in self.stages)
 
-    def whole(self) -> "Plan":
-        """The plan in which every stage up to the target is needed."""
-        return Plan(self.arguments, self.every, self.every)
+
+def prepare(
+    dockerfile_text: bytes, name: str, options: Options, dialect: Dialect = CLASSIC
+) -> tuple[Dockerfile, Plan, Arguments]:
+    """Parse the Dockerfile, declare the ARGs before the first FROM, and plan the stages. Raises Invalid.
+
+    This finds all errors that can be found before the first step.
+    """
+    if not dockerfile_text:
+        raise Invalid(dialect.refusals["empty"].format(name))
+    target = platforms.wanted(options.platform)
+    dockerfile = namedcontexts.with_stages_replaced(parser.parse(dockerfile_text, name), options.contexts, str(target))
+    stage = options.target or last_name(dockerfile)
+    automatic = scope.platform_arguments(str(platforms.host()), target.whole, stage)
+    given = {name: value for name in automatic if (value := options.args.get(name)) is not None}
+    arguments = Arguments(options.args, automatic | given, dialect)
+    for instruction in dockerfile.instructions:
+        if instruction.keyword == "FROM":
+            break
+        if instruction.keyword == "ARG":
+            _declare_before(instruction, arguments, dockerfile.escape)
+    outer = arguments.of_from()
+    found = plan(dockerfile, lambda text: words.expand(text, outer, dockerfile.escape), options.target, dialect)
+    found = found if dialect.stages_needed else replace(found, stages=found.every)
+    return dockerfile, _with_labels(found, options.labels), arguments
+
+
+def _declare_before(instruction: Instruction, arguments: Arguments, escape: str) -> None:
+    def expand(text: str) -> str:
+        return words.expand(text, arguments.of_from(), escape)
+
+    in_turn = arguments.dialect.arguments_in_turn
+    command = instructions.read(instruction, None if in_turn else expand)
+    assert isinstance(command, commands.Arg)  # the keyword is ARG
+    for name, default in command.pairs:
+        arguments.declare_before(name, arguments.value(name, default, expand) if in_turn else default)
+
+
+def _with_labels(plan: Plan, labels: dict[str, str]) -> Plan:
+    """The plan with the client's labels added, each as a LABEL at the end of the last stage."""
+    last = plan.every[-1]
+    changed = replace(last, steps=(*last.steps, *(_label(name, labels[name]) for name in sorted(labels))))
+    return Plan(plan.arguments, (*plan.every[:-1], changed), (*plan.stages[:-1], changed))
+
+
+def _label(name: str, value: str) -> Instruction:
+    text = f"{name}={value}"
+    return Given("LABEL", 0, 0, (), text, f"LABEL {text}", command=commands.Label(((name, value),)))
 
 
 def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str, dialect: Dialect = CLASSIC) -> Plan:
@@ -74,7 +129,8 @@ def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str, dial
     if not groups:
         raise Invalid(dialect.refusals["stages"])
     every = tuple(_stage(index, group, expand) for index, group in enumerate(groups))
-    last = (find if dialect.targets_numbered else named)(every, target) if target else every[-1]
+    known = Earlier(every)
+    last = (known.find if dialect.targets_numbered else known.named)(target, len(every)) if target else every[-1]
     if last is None:
         near = "" if dialect.targets_numbered else meant(target, (stage.name for stage in every if stage.name))
         raise NoTarget(f'target stage "{target}" could not be found{near}')
@@ -83,27 +139,8 @@ def plan(dockerfile: Dockerfile, expand: Callable[[str], str], target: str, dial
     return Plan(before, every, tuple(stage for stage in every if stage.index in needed))
 
 
-def find(stages: tuple[Stage, ...], name: str) -> Stage | None:
-    """The stage of that name, or else of that number; None for any other image.
-
-    Of several with that name it is the last one.
-    """
-    wanted = name.lower()
-    for stage in reversed(stages):
-        if stage.name and stage.name == wanted:
-            return stage
-    number = natural(name, len(stages) - 1)
-    return None if number is None else stages[number]
-
-
-def named(stages: tuple[Stage, ...], name: str) -> Stage | None:
-    """The stage of that name, the last one of several. FROM uses this: it takes no stage numbers."""
-    found = find(stages, name)
-    return found if found is not None and found.name == name.lower() else None
-
-
 class Earlier:
-    """Finds stages by name or number among those before another one, as `find` and `named` do, without a search."""
+    """Finds stages by name or number among those before another one; of several with that name it is the last one."""
 
     def __init__(self, every: tuple[Stage, ...], dialect: Dialect = CLASSIC) -> None:
         self._every, self._exact = every, dialect.stage_names_exact

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from engine.daemon.build.arguments import Arguments
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.snapshot import Part, Snapshot
+from engine.daemon.build.stages import Given
 from engine.daemon.clock import rfc3339
 from engine.daemon.containers.contents.commit import IMAGE_KEYS
 from engine.daemon.dockerfile import commands, configure, instructions, words
@@ -32,16 +33,6 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TABLES = frozenset(("ExposedPorts", "Volumes", "Labels"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Given(Instruction):
-    """An instruction that the client has given beside the Dockerfile (a label).
-
-    Its command is known and needs no parsing.
-    """
-
-    command: Command
-
-
 @dataclass(slots=True)
 class State:
     """The state of one stage between two steps.
@@ -60,17 +51,27 @@ class State:
     author: str = ""
     command_set: bool = False
 
-    def begin(self, image: Image) -> list[str]:
-        """Take the image as the stage's base; returns its ONBUILD triggers, which are to be run first."""
+    def begin(self, document: Object, image: Image | None = None) -> None:
+        """Stand on a base with this document. image: that it is, where the steps' images stand on it"""
         self.image = image
-        self.config = dict(image.config.get("config") or {})
-        return self.config.pop("OnBuild", None) or []
+        self.config = dict(document.get("config") or {}) if document else {"WorkingDir": "/"}
 
     def begin_with_nothing(self) -> None:
         """Stand on no image. Raises Invalid for a system whose images the builder does not make."""
         if self.platform.os != "linux" and not self.arguments.dialect.other_systems:
             raise Invalid("operating system is not supported")
+        self.config = {"WorkingDir": "/"} if self.arguments.dialect.root_named else {}
         self.set_path()
+
+    def above(self) -> "State":
+        """What a stage begins with that stands on this one."""
+        arguments = self.arguments.above()
+        author = self.author if arguments.dialect.stages_inherit else ""
+        return State(arguments, self.platform, self.escape, self.image, dict(self.config), author)
+
+    def triggers(self) -> list[str]:
+        """Take out the ONBUILD triggers of what the stage stands on, which are to be run first."""
+        return self.config.pop("OnBuild", None) or []
 
     def read(self, instruction: Instruction, escape: str) -> Command:
         """The instruction's command, with the variables in its words that it sees here. Raises Invalid."""
@@ -121,8 +122,11 @@ class State:
         for key, value in config.items():
             if isinstance(value, (dict, list)) and value is not self.config.get(key):
                 self.arguments.growth.take(len(value) * (_LISTED if isinstance(value, list) else _TABLED))
+        if isinstance(command, commands.Cmd):
+            self.command_set = True
+            if self.arguments.dialect.args_escaped:
+                config["ArgsEscaped"] = True
         self.config = config
-        self.command_set = self.command_set or isinstance(command, commands.Cmd)
 
     def set_path(self) -> None:
         """Add a default PATH where the image has none, so that commands find their programs."""
@@ -214,7 +218,7 @@ class Maker:
         state.image = image
         return image
 
-    def take(self, state: State, created_by: str, source: Image, place: int) -> None:
+    def take(self, state: State, created_by: str, source: Image, place: int) -> Image:
         """Make the image of a step from the layer that another image has at that place of its history.
 
         Raises Invalid.
@@ -227,7 +231,7 @@ class Maker:
             if filled >= len(layers):
                 raise Invalid(f"the history of {source.id} has more steps with a layer than it has layers")
             part = layers[filled]
-        self.add(state, created_by, part, history[place])
+        return self.add(state, created_by, part, history[place])
 
     def tree(self, image: Image | None) -> Snapshot:
         """The files of an image, kept from removal; an empty tree for None."""

@@ -1,13 +1,11 @@
-"""Turns the instructions of a Dockerfile that make files (RUN, COPY, ADD, WORKDIR) into nodes of the graph.
+"""Turns the instructions of a Dockerfile that run commands and copy files (RUN, COPY, ADD) into nodes of the graph.
 
-Pure but for what a caller's `Surroundings` does. Both doors use it: the words of their histories differ, not what is
-made.
+Pure but for what a caller's `Surroundings` does.
 """
 
 import posixpath
 from collections.abc import Callable
 
-from engine.daemon.build import wording
 from engine.daemon.build.copies import Copying, Packing
 from engine.daemon.build.copying import fetching
 from engine.daemon.build.copying.prepare import Prepared
@@ -17,8 +15,7 @@ from engine.daemon.build.localtree import Local
 from engine.daemon.build.mounting import Mount
 from engine.daemon.build.run import Command, Program, Running, Shell
 from engine.daemon.build.state import State
-from engine.daemon.build.workdir import MakingDirectory
-from engine.daemon.dockerfile import commands, devices
+from engine.daemon.dockerfile import commands, configure, devices
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, replace
 from engine.errors import Invalid
@@ -71,6 +68,10 @@ class AskedRun:
 
 def asked_run(around: Surroundings, state: State, command: commands.Run) -> AskedRun:
     """A RUN with its words and mounts resolved. Raises Invalid for what cannot be, and what `source` raises."""
+    dialect = state.arguments.dialect
+    if command.security != "sandbox" and not dialect.insecure_steps:
+        fault = "this builder gives no more rights than a container's"
+        raise Invalid(f"--security={command.security} is not allowed: {fault}")
     argv, program = _argv(state, command)
     arguments, proxies = state.visible(), state.arguments.proxies()
     given = arguments | proxies
@@ -92,6 +93,7 @@ def asked_run(around: Surroundings, state: State, command: commands.Run) -> Aske
         hostname=around.hostname,
         security=command.security,
         devices=tuple(map(devices.read, command.devices)),
+        volumes=tuple(state.config.get("Volumes") or ()) if dialect.volumes_dropped else (),
         program=program,
     )
     return AskedRun(asked, mounts, tuple(inputs), " ".join(words), not mounts and program is None)
@@ -111,7 +113,7 @@ def _argv(state: State, command: commands.Run) -> tuple[tuple[str, ...], Program
         path = f"{_PIPES}/{name}"
         return (path,), Program(path=path, text=command.script.data.encode("utf-8", "surrogateescape"))
     text = (command.shell or "",) if command.shell or dialect.empty_text else ()
-    return (*(state.config.get("Shell") or wording.SHELL), *text), None
+    return (*(state.config.get("Shell") or configure.SHELL), *text), None
 
 
 # Mounts
@@ -175,64 +177,57 @@ def _target(state: State, mount: commands.Mount, id: str) -> str:
 # COPY and ADD
 
 
-def asked_copy(state: State, command: commands.Copy | commands.Add) -> tuple[Request, tuple[str, ...], str]:
-    """The request of a COPY or an ADD, the URLs among its sources, and the checksum of what is fetched."""
-    urls: tuple[str, ...] = ()
-    checksum = ""
-    if isinstance(command, commands.Add):
-        urls = tuple(each for each in command.sources if fetching.is_remote(each))
-        checksum = command.checksum
-        if checksum and len(command.sources) != 1:
-            raise Invalid("checksum can't be specified for multiple sources")
-        if checksum and not urls:
-            raise Invalid("checksum requires HTTP(S) or Git sources")
-    return (
-        Request(
-            sources=command.sources,
-            destination=command.destination,
-            workdir=state.config.get("WorkingDir") or "/",
-            chown=command.chown,
-            chmod=command.chmod,
-            exclude=command.exclude,
-            link=command.link,
-            inline=tuple((file.name, file.data.encode("utf-8", "surrogateescape")) for file in command.heredocs),
-            shown=type(command).__name__.upper(),
-            keep_owners=isinstance(command, commands.Copy) and bool(command.from_),
-            parents=isinstance(command, commands.Copy) and command.parents,
-            unpack=isinstance(command, commands.Add) and command.unpack is not False,
-            unpack_fetched=isinstance(command, commands.Add) and command.unpack is True,
-            keep_git_dir=command.keep_git_dir if isinstance(command, commands.Add) else None,
-        ),
-        urls,
-        checksum,
-    )
+@dataclass(frozen=True, slots=True)
+class AskedCopy:
+    """A COPY or an ADD. urls: those among its sources; checksum: of what is fetched, or empty
 
-
-def copy_node(
-    around: Surroundings,
-    base: Input,
-    request: Request,
-    title: str,
-    source: Input | None = None,
-    urls: tuple[str, ...] = (),
-    checksum: str = "",
-    prepared: Prepared | None = None,
-) -> Node:
-    """The node of a COPY or an ADD. source: the tree that is copied from, None for the context
-
-    prepared: the sources as the classic builder has digested them, None for BuildKit's copy
+    source: the tree that is copied from, None for the context, or for an empty one where the request keeps owners
     """
-    local = None if request.keep_owners else around.context
-    inputs = [base] if source is None else [base, source]
-    if local is not None and local.loading is not None:
-        inputs.append(local.loading)
-    if prepared is not None:
-        return Node(Packing(request, title, local, prepared), inputs, title, around.fresh)
-    return Node(Copying(request, title, local, urls, checksum), inputs, title, around.fresh)
+
+    request: Request
+    urls: tuple[str, ...]
+    checksum: str
+    source: Input | None
+
+    def node(self, base: Input, around: Surroundings, title: str, prepared: Prepared | None = None) -> Node:
+        """The node that copies into a tree.
+
+        prepared: the sources as the classic builder has digested them, None for BuildKit's copy
+        """
+        local = None if self.request.keep_owners else around.context
+        inputs = [base] if self.source is None else [base, self.source]
+        if local is not None and local.loading is not None:
+            inputs.append(local.loading)
+        if prepared is not None:
+            return Node(Packing(self.request, title, local, prepared), inputs, title, around.fresh)
+        return Node(Copying(self.request, title, local, self.urls, self.checksum), inputs, title, around.fresh)
 
 
-def directory_node(
-    around: Surroundings, base: Input, path: str, title: str, user: str = "", seconds: int | None = None
-) -> Node:
-    """The node of a WORKDIR. user: who is to own the directory, empty for root; seconds: its time, None for now"""
-    return Node(MakingDirectory(path, title, user, seconds), (base,), title, around.fresh)
+def asked_copy(around: Surroundings, state: State, command: commands.Copy | commands.Add) -> AskedCopy:
+    """A COPY or an ADD with its source found. Raises Invalid for what cannot be, and what `source` raises."""
+    common = Request(
+        sources=command.sources,
+        destination=command.destination,
+        workdir=state.config.get("WorkingDir") or "/",
+        chown=command.chown,
+        chmod=command.chmod,
+        exclude=command.exclude,
+        link=command.link,
+        inline=tuple((file.name, file.data.encode("utf-8", "surrogateescape")) for file in command.heredocs),
+        shown=type(command).__name__.upper(),
+    )
+    if isinstance(command, commands.Copy):
+        source = around.source(command.from_) if command.from_ else None
+        return AskedCopy(replace(common, keep_owners=bool(command.from_), parents=command.parents), (), "", source)
+    urls = tuple(each for each in command.sources if fetching.is_remote(each))
+    if command.checksum and len(command.sources) != 1:
+        raise Invalid("checksum can't be specified for multiple sources")
+    if command.checksum and not urls:
+        raise Invalid("checksum requires HTTP(S) or Git sources")
+    request = replace(
+        common,
+        unpack=command.unpack is not False,
+        unpack_fetched=command.unpack is True,
+        keep_git_dir=command.keep_git_dir,
+    )
+    return AskedCopy(request, urls, command.checksum, None)

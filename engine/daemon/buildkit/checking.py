@@ -95,7 +95,7 @@ class Checked:
         """The document of a base image, which is asked for once. Raises EngineErrors."""
         key = name, platform
         if key not in self._known:
-            wanted = platforms.parse(platform) if platform else platforms.host()
+            wanted = platforms.wanted(platform)
             named = namedcontexts.find(self._asked.contexts, name, str(wanted))
             if named is None or named.kind == namedcontexts.IMAGE:
                 self._known[key] = self._looked_up(named.place if named else name, platform)

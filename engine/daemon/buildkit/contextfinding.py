@@ -54,7 +54,7 @@ class ContextFinding:
 
     def stands_for(self, name: str, platform: str) -> NamedContext | None:
         """The named context that a name stands for. platform: as written, or empty. Raises Invalid."""
-        wanted = platforms.parse(platform) if platform else platforms.host()
+        wanted = platforms.wanted(platform)
         return namedcontexts.find(self._asked.contexts, name, str(wanted))
 
     def find(self, name: str, platform: str) -> Base:
@@ -95,7 +95,7 @@ class ContextFinding:
         self._policy.plain(f"oci-layout://{found.place}")
         name, digest = layoutsource.name_of(found.place)
         store = ClientStore(self._session, name, self._check)
-        wanted = platforms.parse(platform) if platform else platforms.host()
+        wanted = platforms.wanted(platform)
         source = replace(layoutsource.read(store, digest, wanted), name=found.place)
         return Base(_base(source, found, source.title).tree, source.config)
 

@@ -7,7 +7,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 
-from engine.daemon.build import building, directories, finishing, mirrors, scantargets
+from engine.daemon.build import directories, finishing, mirrors, scantargets, stages
 from engine.daemon.build.converting import Built, Conversion, names_of
 from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.graph.node import Node, reachable
@@ -127,6 +127,7 @@ def _built(
         target=asked.target,
         platform=asked.platform,
         host=asked.host,
+        force_remove=True,
         credentials=lambda domain: authority.credentials(session, domain, job.check),
     )
     job.captured.dockerfile(asked.filename, text)
@@ -187,8 +188,8 @@ def _converted(
     output: told.Vertices,
 ) -> Conversion:
     """The Dockerfile for one platform, converted to its last stage. several: it is one of several"""
-    dockerfile, plan, arguments = building.prepare(text, options.dockerfile, options, BUILDKIT)
-    wanted = platforms.parse(options.platform) if options.platform else platforms.host()
+    dockerfile, plan, arguments = stages.prepare(text, options.dockerfile, options, BUILDKIT)
+    wanted = platforms.wanted(options.platform)
     prefix = str(wanted) if several else ""
     conversion = Conversion(dockerfile, plan, arguments, options, local, named.find, wanted, prefix)
     outer = arguments.of_from()

@@ -120,6 +120,11 @@ def parse(text: str) -> Platform:
     raise _refused(f"{quoted(text)}: unknown operating system or architecture")
 
 
+def wanted(text: str) -> Platform:
+    """The platform that a client names, the host's where it names none. Raises Invalid."""
+    return parse(text) if text else host()
+
+
 def _refused(why: str) -> Invalid:
     return Invalid(f"{why}: invalid argument")
 

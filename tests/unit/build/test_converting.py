@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from engine.daemon.build import building, historytext
+from engine.daemon.build import historytext, stages
 from engine.daemon.build.converting import Base, Built, Conversion, names_of
 from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.graph.node import Node, reachable
@@ -24,7 +24,7 @@ HOST = platforms.host()
 def converted(text: str, config: Object | None = None, prefix: str = "", **options: object) -> tuple[Conversion, Built]:
     """The conversion of a Dockerfile whose base images have this config."""
     chosen = Options(**options)
-    dockerfile, plan, arguments = building.prepare(text.encode(), "Dockerfile", chosen, BUILDKIT)
+    dockerfile, plan, arguments = stages.prepare(text.encode(), "Dockerfile", chosen, BUILDKIT)
     local = Local(-1, "context")
     local.loading = Node(Loading(local, lambda: -1)).output()
 
@@ -149,7 +149,7 @@ def test_no_cache_is_for_all_stages_or_for_some() -> None:
     ],
 )
 def test_a_fault_belongs_to_its_line(text: str, line: int, words: str) -> None:
-    dockerfile, plan, arguments = building.prepare(text.encode(), "Dockerfile", Options(), BUILDKIT)
+    dockerfile, plan, arguments = stages.prepare(text.encode(), "Dockerfile", Options(), BUILDKIT)
 
     def find(name: str, _platform: str) -> Base:
         if name == "absent":
@@ -169,7 +169,7 @@ def test_a_command_of_a_platform_that_the_host_cannot_run_is_refused() -> None:
 
 
 def test_the_images_of_stages_are_known_before_the_conversion() -> None:
-    _, plan, _ = building.prepare(b"FROM a AS x\nFROM x\nFROM --platform=$P b\nCOPY --from=1 y /", "D", Options())
+    _, plan, _ = stages.prepare(b"FROM a AS x\nFROM x\nFROM --platform=$P b\nCOPY --from=1 y /", "D", Options())
     assert names_of(plan, lambda text: text.replace("$P", "linux/arm64")) == {"a": "", "b": "linux/arm64"}
 
 
@@ -187,7 +187,7 @@ def test_the_images_of_stages_are_known_before_the_conversion() -> None:
     ],
 )
 def test_the_words_of_history_are_buildkits(command: commands.Command, config: Object, text: str) -> None:
-    assert historytext.of(command, config) == text
+    assert historytext.of(command, config, BUILDKIT) == text
 
 
 def test_the_words_of_a_copy() -> None:

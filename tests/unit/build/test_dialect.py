@@ -1,26 +1,32 @@
 """The rules in which the two builders differ: each row of the table, on both sides."""
 
+import re
+
 import pytest
 
-from engine.daemon.build import bases, building, stages, stepnodes
+from engine.daemon.build import bases, stages, stepnodes
 from engine.daemon.build.arguments import Arguments
+from engine.daemon.build.converting import Base, Built, Conversion
 from engine.daemon.build.dialect import BUILDKIT, CLASSIC, Dialect
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
-from engine.daemon.build.run import Shell
+from engine.daemon.build.run import Running, Shell
 from engine.daemon.build.state import State
 from engine.daemon.build.stepnodes import AskedRun, Surroundings
+from engine.daemon.build.workdir import MakingDirectory
 from engine.daemon.dockerfile import commands
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.images.verbs import pull
-from engine.errors import Invalid, NotFound
+from engine.daemon.jsontext import Object
+from engine.dataclass import replace
+from engine.errors import Invalid, NotFound, Unavailable
 from tests.harness.parts import Parts, image
 
 
 def run(dialect: Dialect, text: str, env: tuple[str, ...] = (), **args: str | None) -> AskedRun:
     """The last RUN of a Dockerfile of one stage, whose base has these variables."""
-    dockerfile, plan, arguments = building.prepare(text.encode(), "Dockerfile", Options(args=args), dialect)
+    dockerfile, plan, arguments = stages.prepare(text.encode(), "Dockerfile", Options(args=args), dialect)
     state = State(arguments.of_stage(), platforms.host(), dockerfile.escape)
     state.config = {"Env": list(env)}
     for instruction in plan.every[0].steps:
@@ -152,7 +158,7 @@ def test_hidden_bases(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_system_may_have_a_version_and_features() -> None:
     text = "FROM scratch\nARG TARGETPLATFORM TARGETOS TARGETOSVERSION\nRUN x"
     options = Options(platform="windows(10.0%2B1+b+a)/amd64")
-    _, _, arguments = building.prepare(text.encode(), "Dockerfile", options, BUILDKIT)
+    _, _, arguments = stages.prepare(text.encode(), "Dockerfile", options, BUILDKIT)
     assert arguments.of_from().get("TARGETOSVERSION") == "10.0+1"
     assert arguments.of_from().get("TARGETOS") == "windows"
     assert arguments.of_from().get("TARGETPLATFORM") == "windows(10.0%2B1+a+b)/amd64"
@@ -188,17 +194,133 @@ def test_targets_numbered() -> None:
         ):
             asked = b"FROM b AS one\nFROM b", "Dockerfile", Options(target=target), dialect
             if dialect is CLASSIC and target == "0":
-                assert building.prepare(*asked)[1].every[-1].index == 0
+                assert stages.prepare(*asked)[1].every[-1].index == 0
                 continue
             with pytest.raises(Invalid, match=words if dialect is BUILDKIT else "could not be found$"):
-                building.prepare(*asked)
+                stages.prepare(*asked)
 
 
 def test_stage_names_exact() -> None:
     for dialect in (BUILDKIT, CLASSIC):
-        _, plan, _ = building.prepare(b"FROM b AS One\nFROM One\nFROM one", "Dockerfile", Options(), dialect)
+        _, plan, _ = stages.prepare(b"FROM b AS One\nFROM One\nFROM one", "Dockerfile", Options(), dialect)
         found = [stages.Earlier(plan.every, dialect).below(name, 2) is not None for name in ("one", "One", "two")]
         assert found == [True, dialect is CLASSIC, False]
+
+
+def evaluated(dialect: Dialect, text: str, config: Object | None = None, **options: object) -> Built:
+    """The last stage of a Dockerfile whose base images have this config; without the door of either builder."""
+    chosen = Options(**options)
+    base = Base(None, {"os": "linux", "architecture": "s390x", "config": config or {}})
+    local = Local(-1, "context")
+    read = stages.prepare(text.encode(), "Dockerfile", chosen, dialect)
+    return Conversion(*read, chosen, local, lambda _name, _platform: base, platforms.host()).target()
+
+
+def test_stages_needed() -> None:
+    for dialect, expected in ((BUILDKIT, [1]), (CLASSIC, [0, 1])):
+        plan = stages.prepare(b"FROM b\nFROM b", "Dockerfile", Options(), dialect)[1]
+        assert [stage.index for stage in plan.stages] == expected
+
+
+def test_stages_inherit() -> None:
+    text = "FROM b AS one\nARG X=1\nMAINTAINER me\nENV Y=2\nFROM one\nLABEL x=$X y=$Y"
+    for dialect, x, author in ((BUILDKIT, "1", "me"), (CLASSIC, "", "")):
+        state = evaluated(dialect, text).state
+        assert (state.config["Labels"], state.author) == ({"x": x, "y": "2"}, author)
+
+
+def test_stage_names_once() -> None:
+    text = "FROM b AS one\nENV A=1\nFROM b AS ONE\nFROM one"
+    assert not any(each.startswith("A=") for each in evaluated(BUILDKIT, text).state.config["Env"])
+    with pytest.raises(Invalid, match=r"^one stage name already used$"):
+        evaluated(CLASSIC, text)
+
+
+def test_stages_named_first() -> None:
+    """Before the fault of a step of the first one."""
+    text = "FROM b\nCOPY --from=9 a /\nFROM --platform=a/b/c/d b"
+    for dialect, words in ((BUILDKIT, "failed to parse platform a/b/c/d"), (CLASSIC, "index out of bounds")):
+        with pytest.raises(Invalid, match=words):
+            evaluated(dialect, text, target="")
+    text = f"FROM {'a' * 64}"
+    assert evaluated(CLASSIC, text)
+    with pytest.raises(Invalid, match="failed to parse stage name"):
+        evaluated(BUILDKIT, text)
+
+
+def test_a_platform_that_is_none_is_refused_by_both() -> None:
+    for dialect in (BUILDKIT, CLASSIC):
+        for written, words in (
+            ("a/b/c/d", "failed to parse platform a/b/c/d: "),
+            ("$X", r"empty platform value .* \$X"),
+        ):
+            with pytest.raises(Invalid, match=words):
+                evaluated(dialect, f"FROM --platform={written} b")
+
+
+def test_root_named() -> None:
+    for dialect, expected in ((BUILDKIT, "/"), (CLASSIC, None)):
+        assert evaluated(dialect, "FROM scratch").state.config.get("WorkingDir") == expected
+
+
+def test_emulators_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platforms, "host", lambda: platforms.parse("linux/riscv64"))
+    assert evaluated(CLASSIC, "FROM b\nRUN x").tree is not None
+    with pytest.raises(Unavailable, match="RUN for linux/s390x is not possible"):
+        evaluated(BUILDKIT, "FROM b\nRUN x")
+
+
+def test_directories_owned() -> None:
+    for dialect, expected in ((BUILDKIT, ("u", 5)), (CLASSIC, ("", None))):
+        made = evaluated(dialect, "FROM b\nUSER u\nWORKDIR /d", args={"SOURCE_DATE_EPOCH": "5"}).files.node.operation
+        assert isinstance(made, MakingDirectory) and (made.user, made.seconds) == expected
+
+
+def test_steps_silent() -> None:
+    for dialect, expected in ((BUILDKIT, ["ENV"]), (CLASSIC, ["ONBUILD", "ENV", "LABEL"])):
+        found = evaluated(dialect, "FROM b\nONBUILD RUN x\nENV a=b", labels={"l": "v"})
+        said = [re.sub(r".*#\(nop\)  ", "", entry.created_by).split()[0] for entry in found.entries]
+        assert said == expected and found.state.config["Labels"] == {"l": "v"}
+
+
+def test_args_escaped() -> None:
+    for dialect in (BUILDKIT, CLASSIC):
+        assert evaluated(dialect, "FROM b\nCMD x").state.config.get("ArgsEscaped", False) is dialect.args_escaped
+        assert "ArgsEscaped" not in evaluated(dialect, "FROM b\nENTRYPOINT x").state.config
+
+
+def test_nops_shown() -> None:
+    text = "FROM b\nEXPOSE 80 53/udp\nHEALTHCHECK NONE\nWORKDIR /d\nRUN x"
+    health = "{Test:[NONE] Interval:0s Timeout:0s StartPeriod:0s StartInterval:0s Retries:0}"
+    for dialect, expected in (
+        (BUILDKIT, ["EXPOSE [53/udp 80/tcp]", f"HEALTHCHECK {health}", "WORKDIR /d", "RUN /bin/sh -c x # buildkit"]),
+        (
+            CLASSIC,
+            [*(f"/bin/sh -c #(nop) {line}" for line in (" EXPOSE 53/udp 80", f" HEALTHCHECK &{health}", "WORKDIR /d"))]
+            + ["/bin/sh -c x"],
+        ),
+    ):
+        dialect = replace(dialect, emulators_needed=False)
+        assert [entry.created_by for entry in evaluated(dialect, text).entries] == expected
+
+
+def test_volumes_dropped() -> None:
+    for dialect, expected in ((BUILDKIT, ()), (CLASSIC, ("/v",))):
+        assert run(dialect, "FROM b\nVOLUME /v\nRUN x").command.volumes == expected
+
+
+def test_insecure_steps() -> None:
+    assert run(BUILDKIT, "FROM b\nRUN --security=insecure x").command.security == "insecure"
+    with pytest.raises(Invalid, match="--security=insecure is not allowed"):
+        run(CLASSIC, "FROM b\nRUN --security=insecure x")
+
+
+def test_hostname() -> None:
+    """It is what a container has whose build says none."""
+    for dialect, expected in ((BUILDKIT, "buildkitsandbox"), (CLASSIC, "")):
+        dialect = replace(dialect, emulators_needed=False)
+        operation = evaluated(dialect, "FROM b\nRUN x").files.node.operation
+        assert isinstance(operation, Running) and operation.shell.hostname == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.daemon.build import building
+from engine.daemon.build import stages
+from engine.daemon.build.options import Options
 from engine.daemon.buildkit.lint import review, walk
 from engine.daemon.dockerfile import words
 from engine.errors import Invalid
@@ -52,7 +53,7 @@ def test_what_a_file_makes_of_itself_is_bounded(name: str) -> None:
 def test_names_of_images_are_bounded_too() -> None:
     """One that is too long is none; a stage that is needed says why."""
     lines = (f"ARG a={LONG}", *(f"FROM x$a AS s{number}" for number in range(100)))
-    _, plan, _ = building.prepare("\n".join(lines).encode(), "Dockerfile", building.Options())
+    _, plan, _ = stages.prepare("\n".join(lines).encode(), "Dockerfile", Options())
     assert sum(len(stage.base or "") for stage in plan.every) <= 130_000 + 100
 
 

@@ -59,9 +59,10 @@ def test_steps_are_counted_over_what_is_built() -> None:
 
 def test_the_last_of_several_stages_with_a_name_is_meant() -> None:
     found = plan("FROM a AS x\nFROM b AS y\nFROM c AS x\nFROM x\n")
-    assert stages.find(found.every, "x").index == 2
-    assert stages.find(found.every[:1], "x").index == 0
-    assert stages.find(found.every, "z") is None and stages.named(found.every, "0") is None
+    earlier = stages.Earlier(found.every)
+    assert earlier.find("x", 4).index == 2
+    assert earlier.find("x", 1).index == 0
+    assert earlier.find("z", 4) is None and earlier.named("0", 4) is None
 
 
 def test_many_stages_that_name_one_another_are_planned_soon() -> None:
@@ -82,5 +83,7 @@ def test_stages_before_another_are_found_as_by_a_search(name: str) -> None:
     every = plan("FROM a AS one\nFROM b AS two\nFROM c AS one\nFROM d").every
     earlier = stages.Earlier(every)
     for index in range(len(every) + 1):
-        assert earlier.find(name, index) is stages.find(every[:index], name)
-        assert earlier.named(name, index) is stages.named(every[:index], name)
+        named = next((each for each in every[:index][::-1] if each.name and each.name == name.lower()), None)
+        numbered = every[int(name)] if name.isdigit() and int(name) < index else None
+        assert earlier.find(name, index) is (named or numbered)
+        assert earlier.named(name, index) is named

@@ -118,7 +118,7 @@ def test_a_step_of_another_image_is_taken_with_its_layer_and_its_moment(store: C
         base = source.image
         step(maker, source, "b")
         stage = state()
-        stage.begin(base)
+        stage.begin(base.config, base)
         maker.take(stage, "make b", source.image, 1)
     assert stage.image.layers == source.image.layers
     assert stage.image.config["history"] == source.image.config["history"]
@@ -145,7 +145,8 @@ def test_a_history_that_promises_a_layer_too_many_is_refused(store: Catalogue) -
 def test_a_stage_begins_with_a_path_and_without_triggers() -> None:
     stage = state()
     config = {"config": {"OnBuild": ["RUN x"], "Env": ["A=1", "A=2", "B"]}, "author": "a"}
-    assert stage.begin(image(id="i", config=config)) == ["RUN x"] and "OnBuild" not in stage.config and not stage.author
+    stage.begin(config)
+    assert stage.triggers() == ["RUN x"] and "OnBuild" not in stage.config and not stage.author
     stage.set_path()
     assert stage.config["Env"][-1].startswith("PATH=/usr/local/sbin:")
     assert stage.environment()["A"] == "1" and "B" not in stage.environment()

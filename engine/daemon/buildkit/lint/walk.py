@@ -38,7 +38,7 @@ def review(data: bytes, around: Around) -> Review:
                 raise parser.misplaced(one, error) from error
             found.read.append(one)
         found.whole = True
-        platform = str(platforms.parse(around.platform) if around.platform else platforms.host())
+        platform = str(platforms.wanted(around.platform))
         _Walk(found, namedcontexts.with_stages_replaced(dockerfile, around.contexts, platform)).run()
     except Misplaced as error:
         found.fault = error

@@ -7,10 +7,11 @@ import posixpath
 from collections.abc import Sequence
 
 from engine.daemon.build import stepgroups
+from engine.daemon.build.dialect import SANDBOX
 from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.mounting import Mount
 from engine.daemon.build.pulled import Nothing
-from engine.daemon.build.run import SANDBOX, Command, Running, Shell
+from engine.daemon.build.run import Command, Running, Shell
 from engine.daemon.buildkit.llb import wellformed
 from engine.daemon.buildkit.llb.definition import Vertex
 from engine.daemon.buildkit.messages import ops

@@ -38,7 +38,7 @@ def resolve(store: Catalogue, text: str, platform_text: str, auth: Object | None
     Raises Invalid, NotFound, Unauthorized, SystemFailure, as a pull does.
     """
     reference = Reference.parse(text).with_default_tag()
-    wanted = platforms.parse(platform_text) if platform_text else platforms.host()
+    wanted = platforms.wanted(platform_text)
 
     def ask(registry: Registry) -> tuple[bytes, str]:
         return registry.manifest(reference.digest or reference.tag)

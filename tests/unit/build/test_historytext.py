@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.daemon.build import wording
+from engine.daemon.build import historytext
 from engine.daemon.dockerfile import commands
 
 SECOND = 1_000_000_000
@@ -37,10 +37,10 @@ LINES = [
 
 @pytest.mark.parametrize(("command", "config", "line"), LINES, ids=[line for _, _, line in LINES])
 def test_the_line_of_an_instruction(command: commands.Command, config: dict, line: str) -> None:
-    assert wording.of(command, config) == line
+    assert historytext.of(command, config) == line
 
 
 def test_the_shell_stands_before_what_runs_nothing() -> None:
-    assert wording.nothing_run({}, "#(nop) ", "ENV A=1") == ["/bin/sh", "-c", "#(nop) ", "ENV A=1"]
+    assert historytext.nothing_run({}, "#(nop) ", "ENV A=1") == ["/bin/sh", "-c", "#(nop) ", "ENV A=1"]
     config = {"Shell": ["/bin/bash", "-c"]}
-    assert wording.nothing_run(config, "#(nop) WORKDIR /x") == ["/bin/bash", "-c", "#(nop) WORKDIR /x"]
+    assert historytext.nothing_run(config, "#(nop) WORKDIR /x") == ["/bin/bash", "-c", "#(nop) WORKDIR /x"]
