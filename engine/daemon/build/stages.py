@@ -102,7 +102,7 @@ def _declare_before(instruction: Instruction, arguments: Arguments, escape: str)
         return words.expand(text, arguments.of_from(), escape)
 
     in_turn = arguments.dialect.arguments_in_turn
-    command = instructions.read(instruction, None if in_turn else expand)
+    command = instructions.read(instruction, None if in_turn else arguments.of_from(), escape)
     assert isinstance(command, commands.Arg)  # the keyword is ARG
     for name, default in command.pairs:
         arguments.declare_before(name, arguments.value(name, default, expand) if in_turn else default)

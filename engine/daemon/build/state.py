@@ -82,13 +82,7 @@ class State:
         seen = words.Counted(found, self.arguments.growth)
         if instruction.keyword == "ARG" and self.arguments.dialect.arguments_in_turn:
             return self._arguments(instruction, found, lambda text: words.expand(text, seen, escape))
-        return instructions.read(
-            instruction,
-            lambda text: words.expand(text, seen, escape),
-            lambda text: words.expand_list(text, seen, escape),
-            escape,
-            lambda text: words.expand_raw(text, seen, escape),
-        )
+        return instructions.read(instruction, seen, escape)
 
     def _arguments(self, instruction: Instruction, seen: dict[str, str], expand: Callable[[str], str]) -> commands.Arg:
         """An ARG with the values that its names get; each sees those before it. seen: what `expand` looks into"""

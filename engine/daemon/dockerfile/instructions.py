@@ -4,20 +4,17 @@ Pure. Raises Invalid in dockerd's words for what an instruction does not allow.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TypedDict
 
-from engine.daemon.dockerfile import commands, flags, forms, heredocs, mounts
+from engine.daemon.dockerfile import commands, flags, forms, heredocs, mounts, words
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.gotext import SPACE, meant, quoted
 from engine.daemon.dockerfile.statements import Heredoc, Instruction
 from engine.dataclass import dataclass, replace
 from engine.errors import Invalid
 from engine.literals import duration, integer
-
-Expand = Callable[[str], str]
-ExpandList = Callable[[str], list[str]]
 
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9\-_.]*")
 _ONBUILD = re.compile(rf"ONBUILD[{SPACE}]*", re.IGNORECASE)
@@ -34,21 +31,19 @@ class UnknownInstruction(Invalid):
 
 def read(
     instruction: Instruction,
-    expand: Expand | None = None,
-    expand_list: ExpandList | None = None,
+    seen: Mapping[str, str] | None = None,
     escape: str = "\\",
-    expand_raw: Expand | None = None,
+    listed: Mapping[str, str] | None = None,
 ) -> Command:
-    """The instruction as a command, with its variables expanded where docker does; without `expand`: as written.
+    """The instruction as a command, with its variables expanded where docker does; without `seen`: as written.
 
-    expand: `words.expand` with the variables of this moment; expand_list, expand_raw: likewise; expand_raw is for
-    heredocs' data
+    seen: the variables of this moment; listed: those that are looked up for ports, if they are others
     """
     row = TABLE.get(instruction.keyword)
     if row is None:
         word = instruction.written
         raise UnknownInstruction(f"unknown instruction: {word}{meant(word, TABLE, cased=False)}")
-    reading = _Reading(instruction, row.flags, expand, expand_list, expand_raw)
+    reading = _Reading(instruction, row.flags, seen, escape, listed or seen)
     command = row.reader(reading)
     # This also checks the flags of an instruction whose reader looks at none, after its arguments: that decides which
     # error is reported first.
@@ -63,13 +58,13 @@ def form(keyword: str) -> forms.Form:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a reader function is given: the instruction, its known flags, and the functions that expand variables."""
+    """What a reader function is given: the instruction, its known flags, and the variables that it sees."""
 
     instruction: Instruction
     known_flags: dict[str, str] | None
-    expand: Expand | None
-    expand_list: ExpandList | None
-    expand_raw: Expand | None
+    seen: Mapping[str, str] | None
+    escape: str
+    listed: Mapping[str, str] | None
 
     @cached_property
     def flags(self) -> flags.Values:
@@ -101,7 +96,7 @@ class _Reading:
 
     def meant(self, text: str) -> str:
         """The text with its variables expanded."""
-        return self.expand(text) if self.expand else text
+        return text if self.seen is None else words.expand(text, self.seen, self.escape)
 
     def all_meant(self, texts: tuple[str, ...]) -> tuple[str, ...]:
         """Each text with its variables expanded."""
@@ -135,7 +130,9 @@ def _run(reading: _Reading) -> commands.Run:
         argv=reading.arguments if exec_form else None,
         shell=shell,
         script=script,
-        mounts=tuple(mounts.read(line, reading.expand) for line in given.lists["mount"]),
+        mounts=tuple(
+            mounts.read(line, None if reading.seen is None else reading.meant) for line in given.lists["mount"]
+        ),
         network=network,
         security=security,
         devices=reading.all_meant(given.lists["device"]),
@@ -220,8 +217,8 @@ def _files(reading: _Reading) -> _Files:
             paths.append(reading.meant(source))
             continue
         one = named[announced.name].chomped()
-        if one.expand and reading.expand_raw:
-            one = replace(one, data=reading.expand_raw(one.data))
+        if one.expand and reading.seen is not None:
+            one = replace(one, data=words.expand_raw(one.data, reading.seen, reading.escape))
         inline.append(one)
     return {
         "sources": tuple(paths),
@@ -262,8 +259,8 @@ def _arg(reading: _Reading) -> commands.Arg:
 
 def _expose(reading: _Reading) -> commands.Expose:
     ports = sorted(reading.words())
-    if reading.expand_list:
-        ports = [port for word in ports for port in reading.expand_list(word)]
+    if reading.listed is not None:
+        ports = [port for word in ports for port in words.expand_list(word, reading.listed, reading.escape)]
     return commands.Expose(tuple(ports))
 
 

@@ -6,7 +6,7 @@ Pure. It takes only the instructions that dockerd takes there. The package `dock
 import copy
 from collections.abc import Iterable
 
-from engine.daemon.dockerfile import configure, instructions, parser, words
+from engine.daemon.dockerfile import configure, instructions, parser
 from engine.daemon.dockerfile.commands import Cmd, Command
 from engine.daemon.dockerfile.gotext import SPACE
 from engine.daemon.dockerfile.statements import Instruction
@@ -55,9 +55,4 @@ def apply(config: Object, changes: Iterable[str]) -> Object:
 
 def _read(one: Instruction, config: Object, escape: str) -> Command:
     variables = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
-    return instructions.read(
-        one,
-        lambda text: words.expand(text, variables, escape),
-        lambda text: words.expand_list(text, variables, escape),
-        escape,
-    )
+    return instructions.read(one, variables, escape)

@@ -58,7 +58,7 @@ def test_names_of_images_are_bounded_too() -> None:
 
 
 def test_a_check_of_such_a_file_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "_MOST_EXPANDED", 130_000)
+    monkeypatch.setattr(words, "MOST_IN_ALL", 130_000)
     lines = (f"ARG a={LONG}", *(f"FROM x$a AS s{number}" for number in range(100)))
     found = walk.review("\n".join(lines).encode(), review.Around(lambda _name, _platform: {}))
     assert sum(len(stage.base or "") for stage in found.stages) <= 130_000 + 100

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.daemon.dockerfile import commands, configure, instructions, parser, words
+from engine.daemon.dockerfile import commands, configure, instructions, parser
 from engine.errors import Invalid
 
 CONFIGS = [
@@ -58,11 +58,7 @@ def configured(text: str) -> dict:
     cmd_set = False
     for one in parser.statements(text.encode()).instructions:
         seen = dict(entry.partition("=")[::2] for entry in config.get("Env") or [])
-        command = instructions.read(
-            one,
-            lambda text, seen=seen: words.expand(text, seen),
-            lambda text, seen=seen: words.expand_list(text, seen),
-        )
+        command = instructions.read(one, seen)
         configure.apply(config, command, cmd_set=cmd_set)
         cmd_set = cmd_set or isinstance(command, commands.Cmd)
     return config

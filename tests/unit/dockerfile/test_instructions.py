@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.daemon.dockerfile import commands, instructions, parser, words
+from engine.daemon.dockerfile import commands, instructions, parser
 from engine.daemon.dockerfile.commands import Mount
 from engine.daemon.dockerfile.statements import Heredoc
 from engine.errors import Invalid
@@ -14,13 +14,7 @@ def read(text: str, expanded: bool = False) -> commands.Command:
     (one,) = parser.statements(text.encode()).instructions
     if not expanded:
         return instructions.read(one)
-    return instructions.read(
-        one,
-        lambda text: words.expand(text, VARIABLES),
-        lambda text: words.expand_list(text, VARIABLES),
-        "\\",
-        lambda text: words.expand_raw(text, VARIABLES),
-    )
+    return instructions.read(one, VARIABLES)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ many characters in all, and only so many unknown ones are noted.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from engine.daemon.build import namedcontexts, stages
 from engine.daemon.buildkit.lint.review import SCRATCH, Around, Declared, Opened, Review, Seen, Undefined
@@ -18,7 +18,6 @@ from engine.dataclass import dataclass, field
 from engine.errors import EngineError, Invalid
 
 _PATH = "PATH"
-_MOST_EXPANDED = 2**24  # characters of all variables' values that are put in, over the whole file
 _ONCE = ("CMD", "ENTRYPOINT", "HEALTHCHECK")
 _COPIED = 16  # as many of them does it count for that a stage takes over one variable
 # So many variables that are not set are noted, each with so many of those that are.
@@ -56,31 +55,18 @@ class _Stage:
     before: dict[str, Instruction] = field(default_factory=dict)
 
 
-class _Variables(Mapping[str, str]):
+class _Variables(words.Counted):
     """Variables that note which names are looked up."""
 
-    def __init__(self, values: Mapping[str, str], room: Callable[[int], None]) -> None:
-        self._values, self._room = values, room
+    def __init__(self, values: Mapping[str, str], growth: words.Growth) -> None:
+        super().__init__(values, growth)
         self.found: dict[str, None] = {}
         self.missing: dict[str, None] = {}
 
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
         """The value; the name is noted, and the value counted."""
-        value = self._values.get(name)
-        (self.missing if value is None else self.found)[name] = None
-        if value is None:
-            return default
-        self._room(len(value))
-        return value
-
-    def __getitem__(self, name: str) -> str:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+        (self.missing if self._values.get(name) is None else self.found)[name] = None
+        return super().get(name, default)
 
 
 class _Walk:
@@ -89,10 +75,10 @@ class _Walk:
     def __init__(self, found: Review, dockerfile: Dockerfile) -> None:
         self._found, self._dockerfile = found, dockerfile
         self._around, self._escape = found.around, dockerfile.escape
-        self._left = _MOST_EXPANDED
+        self._growth = words.Growth()
         self._given = {name: value for name, value in self._around.args.items() if value is not None}
         host = platforms.host()
-        self._target = platforms.parse(self._around.platform) if self._around.platform else host
+        self._target = platforms.wanted(self._around.platform)
         stage = self._around.target or stages.last_name(dockerfile)
         automatic = scope.platform_arguments(str(host), str(self._target), stage)
         self._automatic = {name: self._given.get(name, value) for name, value in automatic.items()}
@@ -120,15 +106,10 @@ class _Walk:
         self._found.stages = plan.every
         needed = {stage.index for stage in (plan.every if self._around.every else plan.stages)}
         for stage in plan.every:
-            self._open(stage, stage.index in needed)
+            self._open(stage)
         for stage in plan.every:
             if stage.index in needed:
                 self._steps(stage)
-
-    def _count(self, length: int) -> None:
-        self._left -= length
-        if self._left < 0:
-            raise Invalid("the values of the variables are too long in all")
 
     def _arguments(self, before: list[Instruction], given: Mapping[str, str]) -> dict[str, str]:
         """The arguments before the first FROM, the client's values in the place of their defaults."""
@@ -136,7 +117,7 @@ class _Walk:
         for one in before:
             with _placed(one):
                 for name, default in _arg(instructions.read(one)):
-                    noted = _Variables(values, self._count)
+                    noted = _Variables(values, self._growth)
                     value = given.get(name)
                     if value is None and default is not None:
                         value = words.expand(default, noted, self._escape)
@@ -153,7 +134,7 @@ class _Walk:
             opening = instructions.read(one)
             assert isinstance(opening, commands.From)  # as the keyword says
             try:
-                name = words.expand(opening.image, _Variables(values, self._count), self._escape)
+                name = words.expand(opening.image, _Variables(values, self._growth), self._escape)
             except Invalid:
                 return None
             made.append((one, opening, name))
@@ -161,15 +142,15 @@ class _Walk:
 
     def _plan(self) -> stages.Plan:
         def expand(text: str) -> str:
-            return words.expand(text, _Variables(self._outer, self._count), self._escape)
+            return words.expand(text, _Variables(self._outer, self._growth), self._escape)
 
         try:
             return stages.plan(self._dockerfile, expand, self._around.target)
         except Invalid as error:
             raise Misplaced(*_twice(str(error)), 1, 1) from error
 
-    def _open(self, stage: stages.Stage, needed: bool) -> None:
-        """Read a FROM, and look at its image where the stage is needed."""
+    def _open(self, stage: stages.Stage) -> None:
+        """Read a FROM."""
         seen = Opened(stage.index, stage.start, stage.opening)
         self._found.opened.append(seen)
         with _placed(stage.start):
@@ -187,7 +168,7 @@ class _Walk:
                     raise Invalid(text) from error
 
     def _expanded_from(self, seen: Opened, text: str) -> str:
-        noted = _Variables(self._outer, self._count)
+        noted = _Variables(self._outer, self._growth)
         value = words.expand(text, noted, self._escape)
         declared = self._found.arguments.keys()
         seen.undefined += self._unknown(noted, declared, lambda: self._outer.keys() | declared)
@@ -202,7 +183,7 @@ class _Walk:
             self._names[stage.name] = stage.index
         if base is not None:
             with _placed(stage.start):
-                self._count(_COPIED * (len(base.variables) + len(base.declared)))
+                self._growth.take(_COPIED * (len(base.variables) + len(base.declared)))
             return _Stage(dict(base.variables), set(base.declared), base.shell, base.anchored)
         made = _Stage({})
         if stage.base and stage.base != SCRATCH:
@@ -233,16 +214,10 @@ class _Walk:
                 self._set(seen, state)
 
     def _seen(self, stage: int, one: Instruction, state: _Stage) -> Seen:
-        noted = _Variables(state.variables, self._count)
-        command = instructions.read(
-            one,
-            # The default of an ARG counts only where the client gives no value.
-            None if one.keyword == "ARG" else lambda text: words.expand(text, noted, self._escape),
-            # Of a port's variables BuildKit does not tell.
-            lambda text: words.expand_list(text, _Variables(state.variables, self._count), self._escape),
-            self._escape,
-            lambda text: words.expand_raw(text, noted, self._escape),
-        )
+        noted = _Variables(state.variables, self._growth)
+        # An ARG's default counts only where the client gives no value. Of a port's variables BuildKit does not tell.
+        seen, ports = None if one.keyword == "ARG" else noted, _Variables(state.variables, self._growth)
+        command = instructions.read(one, seen, self._escape, ports)
         undefined = self._unknown(noted, state.declared, state.variables.keys)
         return Seen(stage, one, command, undefined, [], state.shell, state.anchored)
 
@@ -277,7 +252,7 @@ class _Walk:
         if inherited:
             value = self._outer[name]
         elif value is None and default is not None:
-            noted = _Variables(state.variables, self._count)
+            noted = _Variables(state.variables, self._growth)
             value = words.expand(default, noted, self._escape)
             uses = frozenset(noted.found)
             seen.undefined += self._unknown(noted, state.declared, state.variables.keys)
