@@ -93,17 +93,17 @@ def read(query: Query, credentials: Callable[[str], Object | None], shows_ids: b
     # An empty parameter counts as one that is not given.
     remove = query.flag("rm") if query.text("rm") else True
     return Options(
-        tags=tuple(dict.fromkeys(_tag(text) for text in query.every("t") if text)),
+        tags=tuple(dict.fromkeys(tag(text) for text in query.every("t") if text)),
         dockerfile=query.text("dockerfile") or "Dockerfile",
         remote=query.text("remote"),
         quiet=query.flag("q"),
         no_cache=query.flag("nocache"),
-        cache_from=tuple(_list(query, "cachefrom", "cache-from", _is_text)),
+        cache_from=tuple(listed(query, "cachefrom", "cache-from", is_text)),
         pull=query.flag("pull"),
         remove=remove or force,
         force_remove=force,
-        args=_object(query, "buildargs", "build args", _is_argument),
-        labels=_object(query, "labels", "labels", _is_text),
+        args=table(query, "buildargs", "build args", is_argument),
+        labels=table(query, "labels", "labels", is_text),
         target=query.text("target"),
         platform=_platform(query.text("platform")),
         host=_host(query),
@@ -118,7 +118,7 @@ def _refuse(query: Query) -> None:
         raise Invalid(f"invalid version {version}")
     if query.flag("squash"):
         raise Invalid("squash is only supported with experimental mode, which this engine does not have")
-    if _list(query, "outputs", "outputs", lambda _: True):
+    if listed(query, "outputs", "outputs", lambda _: True):
         raise Invalid("outputs are only supported by BuildKit: docker save and docker export write what was built")
     isolation = query.text("isolation")
     if isolation.lower() not in ("", "default"):
@@ -127,7 +127,8 @@ def _refuse(query: Query) -> None:
         raise Invalid("The daemon on this platform does not support setting security options on build")
 
 
-def _tag(text: str) -> Reference:
+def tag(text: str) -> Reference:
+    """A name that the image is to get. Raises Invalid."""
     reference = Reference.parse(text)
     if reference.digest:
         raise Invalid("build tag cannot contain a digest")
@@ -140,7 +141,7 @@ def _platform(text: str) -> str:
     return text
 
 
-def _list(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> list[Any]:
+def listed(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> list[Any]:
     """A parameter whose value is a JSON list with items that all fit; empty when it is not given, or null."""
     value = _json(query, name, shown)
     if value is None:
@@ -150,7 +151,7 @@ def _list(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -
     return value
 
 
-def _object(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> Object:
+def table(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> Object:
     """A parameter whose value is a JSON object with values that all fit; empty when it is not given, or null."""
     value = _json(query, name, shown)
     if value is None:
@@ -186,11 +187,13 @@ def _reason(text: str) -> str:
     return ""
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
+    """Whether it is a text."""
     return isinstance(value, str)
 
 
-def _is_argument(value: object) -> bool:
+def is_argument(value: object) -> bool:
+    """Whether it is a text or nothing."""
     return value is None or isinstance(value, str)
 
 
@@ -200,7 +203,7 @@ def _host(query: Query) -> Object:
     stepgroups.checked(asked["CgroupParent"])
     asked["NetworkMode"] = query.text("networkmode") or "default"
     asked["ExtraHosts"] = _extra_hosts(query)
-    asked["Ulimits"] = _list(query, "ulimits", "ulimit settings", _is_limit)
+    asked["Ulimits"] = listed(query, "ulimits", "ulimit settings", is_limit)
     return {key: value for key, value in asked.items() if value}
 
 
@@ -209,7 +212,8 @@ def _extra_hosts(query: Query) -> list[str]:
     return [each for text in query.every("extrahosts") for each in text.split(",") if each]
 
 
-def _is_limit(value: object) -> bool:
+def is_limit(value: object) -> bool:
+    """Whether it is a limit of a process with its name."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("Name"), str)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from engine.annotating import Protocol
-from engine.daemon import jsontext
+from engine.daemon.build import options
 from engine.daemon.build.context import Source
 from engine.daemon.build.graph.work import HOST_NETWORK
 from engine.daemon.build.options import Query
@@ -21,7 +21,6 @@ from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.control import CacheOptionsEntry, Exporter, SolveRequest, StatusResponse
 from engine.daemon.buildkit.progress import Progress
 from engine.daemon.images import platform as platforms
-from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.daemon.runtime import worker
@@ -75,7 +74,7 @@ def read(query: Query) -> Asked:
             raise Invalid(f"{name} is not supported by BuildKit: build with the classic builder (DOCKER_BUILDKIT=0)")
     id = query.text("buildid")
     upload = id.startswith(f"{_UPLOAD}:")
-    arguments = _object(query, "buildargs")
+    arguments = options.table(query, "buildargs", "buildargs", options.is_argument)
     solve: SolveRequest = {
         "Ref": os.urandom(16).hex(),
         "Session": query.text("session"),
@@ -108,11 +107,12 @@ def _attributes(query: Query, arguments: dict[str, str | None]) -> dict[str, str
         "cgroup-parent": query.text("cgroupparent"),
         **{name: query.text(name) for name in _LIMITS if query.text(name) != "0"},
     }
+    labels = options.table(query, "labels", "labels", options.is_argument)
     return {
         **{key: value for key, value in given.items() if value},
         **({"no-cache": ""} if query.flag("nocache") else {}),
         **{f"build-arg:{key}": value for key, value in arguments.items() if value is not None},
-        **{f"label:{key}": value for key, value in _object(query, "labels").items() if value is not None},
+        **{f"label:{key}": value for key, value in labels.items() if value is not None},
     }
 
 
@@ -125,40 +125,30 @@ def _hosts(query: Query) -> Iterator[str]:
 
 
 def _limits(query: Query) -> Iterator[str]:
-    for each in _list(query, "ulimits"):
-        if not isinstance(each, dict):
-            raise _wrong("ulimits")
-        name, soft, hard = each.get("Name"), each.get("Soft", 0), each.get("Hard", 0)
-        if not isinstance(name, str) or not isinstance(soft, int) or not isinstance(hard, int):
-            raise _wrong("ulimits")
-        yield f"{name}={soft}:{hard}"
+    for each in options.listed(query, "ulimits", "ulimits", options.is_limit):
+        yield f"{each['Name']}={each.get('Soft', 0)}:{each.get('Hard', 0)}"
 
 
 def _exporters(query: Query) -> list[Exporter]:
-    found = _list(query, "outputs")
+    found = options.listed(query, "outputs", "outputs", _is_output)
     if len(found) > 1:
         raise Invalid("multiple outputs not supported")
     kind, attributes = _IMAGE, dict[str, str]()
     for each in found:
-        if not isinstance(each, dict) or not isinstance(each.get("Type"), str):
-            raise _wrong("outputs")
-        kind, given = each["Type"], each.get("Attrs") or {}
-        if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-            raise _wrong("outputs")
-        attributes = {str(key): value for key, value in given.items()}
+        kind, attributes = each["Type"], dict(each.get("Attrs") or {})
     if kind == _NOTHING:
         return []
-    names = dict.fromkeys(_named(each) for each in query.every("t") if each)
+    names = dict.fromkeys(options.tag(each).canonical for each in query.every("t") if each)
     if names and kind in (_IMAGE, "image"):
         attributes["name"] = ",".join(names)
     return [{"Type": kind, "Attrs": attributes}]
 
 
-def _named(text: str) -> str:
-    reference = Reference.parse(text)
-    if reference.digest:
-        raise Invalid("build tag cannot contain a digest")
-    return reference.with_default_tag().canonical
+def _is_output(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("Type"), str):
+        return False
+    attributes = value.get("Attrs") or {}
+    return isinstance(attributes, dict) and all(map(options.is_text, attributes.values()))
 
 
 def _inline(arguments: dict[str, str | None]) -> list[CacheOptionsEntry]:
@@ -170,38 +160,8 @@ def _inline(arguments: dict[str, str | None]) -> list[CacheOptionsEntry]:
 
 
 def _imports(query: Query) -> list[CacheOptionsEntry]:
-    found = _list(query, "cachefrom")
-    if not all(isinstance(each, str) for each in found):
-        raise _wrong("cachefrom")
-    return [{"Type": "registry", "Attrs": {"ref": str(each)}} for each in found if each]
-
-
-def _parsed(query: Query, name: str) -> object:
-    text = query.text(name)
-    try:
-        return jsontext.parse(text, name) if text else None
-    except Invalid as error:
-        raise Invalid(f"error reading {name}: {error}") from error
-
-
-def _wrong(name: str) -> Invalid:
-    return Invalid(f"error reading {name}: it is of the wrong type")
-
-
-def _list(query: Query, name: str) -> list[object]:
-    found = _parsed(query, name)
-    if found is not None and not isinstance(found, list):
-        raise _wrong(name)
-    return found or []
-
-
-def _object(query: Query, name: str) -> dict[str, str | None]:
-    found = _parsed(query, name)
-    if found is None:
-        return {}
-    if not isinstance(found, dict) or not all(value is None or isinstance(value, str) for value in found.values()):
-        raise _wrong(name)
-    return found
+    found = options.listed(query, "cachefrom", "cachefrom", options.is_text)
+    return [{"Type": "registry", "Attrs": {"ref": each}} for each in found if each]
 
 
 def build(engine: DaemonParts, asked: Asked, body: Source, client: Client) -> None:
