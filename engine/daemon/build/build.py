@@ -5,7 +5,7 @@ line of the answer is a plain HTTP error, as with dockerd. A later error is the 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from engine.daemon import measured
 from engine.daemon.build import bases, building, stages
@@ -17,11 +17,11 @@ from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.node import Node
 from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.solver import Solver
-from engine.daemon.build.graph.telling import Telling, Untold
-from engine.daemon.build.graph.work import Caller, Giver
+from engine.daemon.build.graph.telling import Telling
+from engine.daemon.build.graph.work import Caller
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
-from engine.daemon.build.output import Lines, Output, short
+from engine.daemon.build.output import Lines, short
 from engine.daemon.build.pulled import Pulled
 from engine.daemon.build.stages import NoTarget
 from engine.daemon.build.state import Maker
@@ -30,7 +30,6 @@ from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import ContainerParts
-from engine.dataclass import dataclass
 from engine.errors import EngineError
 from engine.redact import redacted
 
@@ -40,74 +39,6 @@ _REASONS: dict[type[Exception], str] = {
     building.NothingMade: "dockerfile_empty_error",
 }
 """The failures of builds that dockerd counts, besides those whose client has gone, and by which reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a build has made. unused: the client's arguments that no ARG has named"""
-
-    image: Image
-    unused: list[str]
-
-
-@contextlib.contextmanager
-def made(
-    engine: ContainerParts,
-    options: Options,
-    context: Context,
-    output: Output,
-    caller: Caller,
-    giver: Giver | None = None,
-) -> Iterator[Made]:
-    """Build the image; as long as the context lasts, no pruning removes it or what it stands on.
-
-    Raises EngineErrors, and what `caller` raises.
-    """
-    dockerfile, plan, arguments = stages.prepare(context.dockerfile, context.name, options)
-    local, platform = Local(context.root, f"context {context.root}"), platforms.wanted(options.platform)
-    fresh: bases.Fresh = {}
-    cache = Cache(engine, options.no_cache, options.cache_from)
-    try:
-        with Keeper(engine.images) as keeper, Maker(engine, keeper) as maker, contextlib.ExitStack() as stack:
-            results = Results(engine.database, keeper, held=False)
-            stack.callback(results.close)
-            solver = Solver(
-                solving.Build(engine, keeper, results, context.scratch, caller, _Steps(output), giver, allowed=None)
-            )
-
-            def find(name: str, platform: str) -> Base:
-                image = bases.find(engine, name, platform, options, output.line, fresh, caller.gone)
-                maker.hold(image)
-                return Base(Node(Pulled(image, name)).output(), image.config, image)
-
-            work = building.Build(
-                *(dockerfile, plan, arguments, options, local, find, platform),
-                engine=engine,
-                files=context,
-                output=output,
-                caller=caller,
-                maker=maker,
-                cache=cache,
-                solver=solver,
-            )
-            output.warnings(dockerfile.warnings)
-            image = work.run()
-            maker.settle()
-            results.settled()
-            yield Made(image, arguments.unused())
-    finally:
-        cache.close()
-
-
-class _Steps(solving.Silent):
-    """Tells what happens in a node as part of the step that it belongs to."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def begun(self, node: Node) -> Telling:
-        """The output, unless nothing in the node is to be told."""
-        return self._output if node.inputs else Untold()
 
 
 def build(
@@ -123,15 +54,13 @@ def build(
     try:
         with opened(engine.settings.data_root, body, options.remote, options.dockerfile, how) as context:
             try:
-                with made(engine, options, context, output, caller) as done:
-                    _finish(engine, options, output, done)
+                return _made(engine, options, context, output, caller)
             except EngineError:
                 output.failed()
                 raise
     except Exception as error:
         _count_failure(error, caller)
         raise
-    return done.image
 
 
 def _count_failure(error: Exception, caller: Caller) -> None:
@@ -141,11 +70,60 @@ def _count_failure(error: Exception, caller: Caller) -> None:
         measured.count("builds_failed", reason)
 
 
-def _finish(engine: ContainerParts, options: Options, output: Lines, done: Made) -> None:
-    if done.unused:
-        output.note(f"[Warning] One or more build-args [{' '.join(done.unused)}] were not consumed\n")
-    output.note(f"Successfully built {short(done.image.id)}\n")
+def _made(engine: ContainerParts, options: Options, context: Context, output: Lines, caller: Caller) -> Image:
+    """Build the image, and name it before a pruning may remove it. Raises EngineErrors, and what `caller` raises."""
+    dockerfile, plan, arguments = stages.prepare(context.dockerfile, context.name, options)
+    local, platform = Local(context.root, f"context {context.root}"), platforms.wanted(options.platform)
+    fresh: bases.Fresh = {}
+    with contextlib.ExitStack() as stack:
+        cache = Cache(engine, options.no_cache, options.cache_from)
+        stack.callback(cache.close)
+        keeper = stack.enter_context(Keeper(engine.images))
+        maker = stack.enter_context(Maker(engine, keeper))
+        results = Results(engine.database, keeper, held=False)
+        stack.callback(results.close)
+        shared = engine, keeper, results, context.scratch, caller
+        solver = Solver(solving.Build(*shared, _Steps(output), None, allowed=None))
+
+        def find(name: str, platform: str) -> Base:
+            image = bases.find(engine, name, platform, options, output.line, fresh, caller.gone)
+            maker.hold(image)
+            return Base(Node(Pulled(image, name)).output(), image.config, image)
+
+        work = building.Build(
+            *(dockerfile, plan, arguments, options, local, find, platform),
+            engine=engine,
+            files=context,
+            output=output,
+            caller=caller,
+            maker=maker,
+            cache=cache,
+            solver=solver,
+        )
+        output.warnings(dockerfile.warnings)
+        image = work.run()
+        maker.settle()
+        results.settled()
+        _finish(engine, options, output, image, arguments.unused())
+    return image
+
+
+class _Steps(solving.Teller):
+    """Tells what happens in a node as part of the step that it belongs to."""
+
+    def __init__(self, output: Lines) -> None:
+        self._output = output
+
+    def begun(self, node: Node) -> Telling:
+        """The output, unless nothing in the node is to be told."""
+        return self._output if node.inputs else Telling()
+
+
+def _finish(engine: ContainerParts, options: Options, output: Lines, image: Image, unused: list[str]) -> None:
+    if unused:
+        output.note(f"[Warning] One or more build-args [{' '.join(unused)}] were not consumed\n")
+    output.note(f"Successfully built {short(image.id)}\n")
     for reference in options.tags:
-        engine.images.tag(done.image, reference)
+        engine.images.tag(image, reference)
         output.note(f"Successfully tagged {reference.familiar}\n")
-    output.result(done.image.id)
+    output.result(image.id)

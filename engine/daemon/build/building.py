@@ -12,14 +12,12 @@ from engine.daemon.build.context import Context
 from engine.daemon.build.converting import Built, Conversion, Entry
 from engine.daemon.build.copies import Packing
 from engine.daemon.build.copying import fetching, prepare
-from engine.daemon.build.copying.request import Base
 from engine.daemon.build.graph.node import Node, Value
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.graph.work import Caller
-from engine.daemon.build.output import Output, Step
+from engine.daemon.build.output import Lines
 from engine.daemon.build.pulled import Pulled
-from engine.daemon.build.stages import Stage
 from engine.daemon.build.state import Maker, shown_config
 from engine.daemon.build.stepnodes import AskedCopy
 from engine.daemon.dockerfile import commands
@@ -45,7 +43,7 @@ class Build(Conversion):
 
     engine: ContainerParts
     files: Context
-    output: Output
+    output: Lines
     caller: Caller
     maker: Maker
     cache: Cache
@@ -59,12 +57,10 @@ class Build(Conversion):
             raise NothingMade("No image was generated. Is your Dockerfile empty?")
         return image
 
-    def begins(self, instruction: Instruction, stage: Stage | None) -> None:
+    def begins(self, instruction: Instruction) -> None:
         """Tell that a step begins."""
         self.number += 1
-        text, keyword = instruction.original, instruction.keyword
-        where = instruction.line, instruction.last_line
-        self.output.step(Step(self.number, self.plan.total, text, keyword, *where, stage.index if stage else None))
+        self.output.step(self.number, self.plan.total, instruction.original)
 
     def triggered(self, count: int) -> None:
         """Tell that triggers are run."""
@@ -83,6 +79,10 @@ class Build(Conversion):
             self.output.image(built.state.identity)
 
     # Steps
+
+    def titled(self, built: Built, instruction: Instruction, command: commands.Command, escape: str) -> str:
+        """The name of a step's node, which no client is told here."""
+        return instruction.original
 
     def added(self, built: Built, instruction: Instruction, entry: Entry) -> None:
         """Have the stage stand on the image that this step makes: the one in the cache, or a new one."""
@@ -125,8 +125,7 @@ class Build(Conversion):
         if node is None or not isinstance(operation, run.Running):
             return None
         inputs = [Snapshot(), *(self.solver.snapshot(each) for each in node.inputs[1:])]
-        where = self.engine.images.layer_root, self.files.scratch
-        seen = mounting.seen(*where, self.caller.check, inputs, operation.mounts)
+        seen = mounting.seen(self.caller.check, inputs, operation.mounts)
         return [operation.command.decides(), [mount.decides() for mount in operation.mounts], seen]
 
     def copied(self, built: Built, command: commands.Copy | commands.Add, title: str) -> Entry:
@@ -138,10 +137,9 @@ class Build(Conversion):
         found = tuple(fetched.get(each, each) if isinstance(each, str) else each for each in request.sources)
         request = replace(request, sources=found, check=self.caller.check)
         layers = self.solver.snapshot(asked.source).layers if asked.source is not None else ()
-        store = self.engine.images.layer_root
-        base = Base(state.layers, store, self.files.scratch)
-        with merged.held(store, layers) if request.keep_owners else contextlib.nullcontext(self.files.root) as root:
-            prepared = prepare.prepare(root, request, base)
+        held = merged.held(self.engine.images.layer_root, layers)
+        with held if request.keep_owners else contextlib.nullcontext(self.files.root) as root:
+            prepared = prepare.prepare(root, request)
         chown = f"--chown={command.chown} " if command.chown else ""
         text = f"#(nop) {request.shown} {chown}{prepared.shown} in {command.destination} "
         node = replace(asked, request=request).node(built.files, around, title, prepared)

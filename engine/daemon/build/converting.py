@@ -3,7 +3,8 @@
 Both builders are this one, with the rules that `dialect` has for them. BuildKit's door makes the whole graph before
 anything of it is solved, as what is in an instruction's words depends on configs alone, which are known once the base
 images are found. The classic door (`building`) solves each step when it is added, and makes an image of it: it
-overrides what is told (`begins`, `triggered`, `stands`, `ended`), what a copy is (`copied`) and how a step is `added`.
+overrides what is told (`begins`, `triggered`, `stands`, `ended`, `titled`), what a copy is (`copied`) and how a step is
+`added`.
 """
 
 import posixpath
@@ -126,7 +127,7 @@ class Conversion:
             self.at = stage.start
             self._named(stage)
         for instruction in self.plan.arguments:
-            self.begins(instruction, None)
+            self.begins(instruction)
         for stage in self.plan.stages:
             self._stage(stage)
         return self.built[self.plan.every[-1].index]
@@ -139,8 +140,8 @@ class Conversion:
 
     # What the classic builder does beside the graph
 
-    def begins(self, instruction: Instruction, stage: Stage | None) -> None:
-        """A step begins; the stage is None for an ARG before the first FROM."""
+    def begins(self, instruction: Instruction) -> None:
+        """A step begins."""
 
     def triggered(self, count: int) -> None:
         """So many triggers of the stage's base are about to be run."""
@@ -159,12 +160,12 @@ class Conversion:
             return known
         before = self._current, self._count, self._total, self.at
         self._current, self._count, self._total, self.at = stage, 0, self._shown(stage), stage.start
-        self.begins(stage.start, stage)
+        self.begins(stage.start)
         built = self._opened(stage)
         self.stands(built)
         for instruction in stage.steps:
             self.at = instruction
-            self.begins(instruction, stage)
+            self.begins(instruction)
             self._take(built, instruction, built.state.escape)
             self.stands(built)
         self.ended(built)
@@ -244,7 +245,7 @@ class Conversion:
         """Add one step to a stage. Raises EngineErrors, for errors of the host's kernel too."""
         try:
             command = built.state.read(instruction, escape)
-            title = self._title(built, instruction, command, escape) if instruction.keyword in SHOWN else ""
+            title = self.titled(built, instruction, command, escape) if instruction.keyword in SHOWN else ""
             match command:
                 case commands.Workdir():
                     entry = self._workdir(built, command, title)
@@ -319,7 +320,8 @@ class Conversion:
         """Whether nothing of it is taken from the cache. Who names images to take it from wants no other results."""
         return self.options.no_cache or bool(self.options.cache_from) or stage.name in self.options.no_cache_stages
 
-    def _title(self, built: Built, instruction: Instruction, command: commands.Command, escape: str) -> str:
+    def titled(self, built: Built, instruction: Instruction, command: commands.Command, escape: str) -> str:
+        """The name of a step's node."""
         return f"{self._place()} {steptitles.title(instruction.original, command, built.state, escape)}"
 
     def _place(self) -> str:

@@ -88,8 +88,7 @@ class LocalTree:
         return (Snapshot().above(work.keeper.packed(Stream(chunks), Snapshot())),)
 
     def _prepared(self, work: Work) -> prepare.Prepared:
-        base = Base((), work.engine.images.layer_root, work.scratch)
-        return prepare.prepare(self.local.root, self._asked(work), base)
+        return prepare.prepare(self.local.root, self._asked(work))
 
     def _asked(self, work: Work) -> Request:
         return replace(self._request.checked(work.check), remembered=self.local.remembered)

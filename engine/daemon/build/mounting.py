@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon.build import directories, giving
 from engine.daemon.build.copying import prepare
-from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.copying.request import Request
 from engine.daemon.build.graph.node import Value
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
@@ -92,9 +92,7 @@ class Mount:
         return self.local.id if self.local else self.source
 
 
-def seen(
-    layer_root: str, scratch: int, check: Callable[[], None], inputs: Sequence[Snapshot], mounts: Sequence[Mount]
-) -> list[Value]:
+def seen(check: Callable[[], None], inputs: Sequence[Snapshot], mounts: Sequence[Mount]) -> list[Value]:
     """What a command sees by its mounts, as far as it decides the outcome: the files of binds and of new caches.
 
     Of a directory only what is mounted counts, and no times, as with COPY. Raises NotFound, SystemFailure.
@@ -112,8 +110,7 @@ def seen(
                 check=check,
                 remembered=mount.local.remembered,
             )
-            base = Base((), layer_root, scratch)
-            found.append(prepare.prepare(mount.local.root, request, base).digest)
+            found.append(prepare.prepare(mount.local.root, request).digest)
         elif mount.source is not None:
             found.append(inputs[mount.source].chain)
     return found

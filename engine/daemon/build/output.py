@@ -1,4 +1,4 @@
-"""What a build tells its client, and one form of it: the JSON lines that docker's clients print.
+"""What a build tells its client: the JSON lines that docker's clients print.
 
 Belongs to one request; only the thread that builds may call its methods. A quiet build keeps its lines, and sends them
 only when it fails. When it keeps too many, the oldest ones are dropped.
@@ -8,10 +8,9 @@ import codecs
 import collections
 import time
 from collections.abc import Callable
-from typing import Protocol
 
+from engine.daemon.build.graph.telling import Telling
 from engine.daemon.jsontext import Object
-from engine.dataclass import dataclass
 from engine.redact import redacted
 
 _RED, _PLAIN = "\x1b[91m", "\x1b[0m"
@@ -25,67 +24,8 @@ def short(identity: str) -> str:
     return identity.removeprefix("sha256:")[:_SHORT]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step that begins. number, total: its place among all steps of the build; text: as the Dockerfile has it
-
-    keyword: of its instruction; stage: number of the stage, None for an ARG before the first FROM
-    """
-
-    number: int
-    total: int
-    text: str
-    keyword: str
-    line: int
-    last_line: int
-    stage: int | None = None
-
-
-class Output(Protocol):
-    """What a build tells of itself, in any form."""
-
-    def line(self, line: Object) -> None:
-        """The progress of a pull, as its own client would be told."""
-
-    def note(self, text: str) -> None:
-        """A remark that ends with its line."""
-
-    def warnings(self, texts: tuple[str, ...]) -> None:
-        """What should be corrected in the Dockerfile."""
-
-    def downloading(self, status: str, identity: str = "") -> Callable[[int, int], None]:
-        """A function that takes a download's progress: bytes so far, and in all or -1."""
-
-    def downloaded(self) -> None:
-        """The last download has ended."""
-
-    def step(self, step: Step) -> None:
-        """A step begins."""
-
-    def cached(self) -> None:
-        """The step was found in the cache."""
-
-    def stands_on(self, identity: str) -> None:
-        """The step has ended with this image; empty for none."""
-
-    def running(self, container: str) -> None:
-        """A container runs the step."""
-
-    def removed(self, container: str) -> None:
-        """The step's container is gone."""
-
-    def command(self, data: bytes, error: bool) -> None:
-        """What a command has written. error: to its standard error"""
-
-    def command_ended(self) -> None:
-        """The command has written all."""
-
-    def image(self, identity: str) -> None:
-        """The image of a finished stage."""
-
-
-class Lines:
-    """Writes the lines of one build; `say` sends a line, a dict, to the client. It is an `Output`.
+class Lines(Telling):
+    """Writes the lines of one build; `say` sends a line, a dict, to the client. It is a `Telling`.
 
     quiet: lines are kept, and sent only when the build fails; shows_ids: lines with `aux` are sent
     """
@@ -142,9 +82,9 @@ class Lines:
         """End the line of a download."""
         self.note("\n")
 
-    def step(self, step: Step) -> None:
-        """Report the step that begins."""
-        self.note(f"Step {step.number}/{step.total} : {redacted(step.text)}")
+    def step(self, number: int, total: int, text: str) -> None:
+        """Report the step that begins, with its place among all steps of the build and as the Dockerfile has it."""
+        self.note(f"Step {number}/{total} : {redacted(text)}")
         self.note("\n")
 
     def cached(self) -> None:

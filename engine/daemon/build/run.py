@@ -161,7 +161,7 @@ class Running:
         """
         check_allowed(work, self.command.network, self.command.security)
         _devices(work, self.command)
-        found = mounting.seen(work.engine.images.layer_root, work.scratch, work.check, inputs, self.mounts)
+        found = mounting.seen(work.check, inputs, self.mounts)
         asked = [mount.decides() for mount in self.mounts]
         return digest("run", self.command.decides(), self.shell.decides(), asked, chains(inputs[:1]), found)
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from engine.daemon.build.graph.node import Node
-from engine.daemon.build.graph.solver import Stopped
-from engine.daemon.build.graph.telling import Telling, Untold
+from engine.daemon.build.graph.solver import Stopped, Teller
+from engine.daemon.build.graph.telling import Telling
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.progress import STDERR, STDOUT, Progress, Vertex
 from engine.daemon.dockerfile.parser import Instruction
@@ -19,7 +19,7 @@ from engine.kernel import reasons
 _TELL_SECONDS = 0.1
 
 
-class Vertices:
+class Vertices(Teller):
     """A `Teller` that tells a progress.
 
     of: the instruction of each node, by the node's key; at: the instruction that has failed, None for none
@@ -53,7 +53,7 @@ class Vertices:
             self.failed = vertex.digest if vertex is not None else ""
 
 
-class Told:
+class Told(Telling):
     """A `Telling` that tells a vertex."""
 
     def __init__(self, vertex: Vertex) -> None:
@@ -66,9 +66,6 @@ class Told:
     def command(self, data: bytes, error: bool) -> None:
         """What a command has written."""
         self._vertex.log(data, STDERR if error else STDOUT)
-
-    def command_ended(self) -> None:
-        """Nothing: the bytes were told as they came."""
 
     def note(self, text: str) -> None:
         """A remark stands among what the step's command writes."""
@@ -86,20 +83,11 @@ class Told:
         """A function that takes the progress of a download, and tells some of it."""
         return _some(lambda current, total: self._vertex.count(identity or status, current, max(0, total)))
 
-    def downloaded(self) -> None:
-        """Nothing: the last bytes were told."""
-
-    def running(self, container: str) -> None:
-        """Nothing: a client of BuildKit has no containers of steps."""
-
-    def removed(self, container: str) -> None:
-        """Nothing, for the same reason."""
-
 
 def begun(vertex: Vertex | None) -> Telling:
     """What tells a vertex that begins now; drops all for None."""
     if vertex is None:
-        return Untold()
+        return Telling()
     vertex.begin()
     return Told(vertex)
 

@@ -1,6 +1,6 @@
 """The lines of a build: whole characters, quiet builds, and what bounds them."""
 
-from engine.daemon.build.output import Lines, Step, short
+from engine.daemon.build.output import Lines, short
 
 
 def said(*calls: tuple, quiet: bool = False, shows_ids: bool = True) -> list[dict]:
@@ -24,7 +24,7 @@ def test_what_is_left_of_a_character_is_shown_at_the_end_and_streams_do_not_mix(
 
 def test_a_quiet_build_says_its_result_alone() -> None:
     calls = (
-        ("step", Step(1, 2, "FROM x", "FROM", 1, 1)),
+        ("step", 1, 2, "FROM x"),
         ("line", {"status": "Pulling", "progressDetail": {}}),
         ("image", "sha256:i"),
     )

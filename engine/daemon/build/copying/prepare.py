@@ -1,17 +1,15 @@
-"""The two steps of a COPY or an ADD: `prepare` finds and digests the sources, then `Prepared.tar` packs the layer.
+"""The first step of a COPY or an ADD: finds and digests the sources. `packing` is the second one.
 
-Runs in the build's thread. The first step reads every file once and looks into no base: the base's part in the outcome
-is in its image's id. The second step is taken only where the cache has no image for this digest.
+Runs in the build's thread. It reads every file once and looks into no base: the base's part in the outcome is in its
+image's id. The second step is taken only where the cache has no image for this digest.
 """
 
 import hashlib
-from collections.abc import Iterator
 
-from engine.daemon.build.copying import digests, packing, permissions, sources
+from engine.daemon.build.copying import digests, permissions, sources
 from engine.daemon.build.copying.fetching import Fetched
-from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.copying.request import Request
 from engine.daemon.build.graph.node import digest
-from engine.daemon.tar.writer import Chunk
 from engine.dataclass import dataclass
 from engine.errors import Invalid, SystemFailure
 from engine.sandbox.mounts import words
@@ -30,20 +28,9 @@ class Prepared:
 
     digest: str
     shown: str
-    _root: int
-    _request: Request
-    _base: Base
-
-    def tar(self) -> Iterator[Chunk]:
-        """The chunks of the layer's tar, while the root is still open.
-
-        A chunk is valid only until the next one is asked for.
-        Raises Invalid, SystemFailure.
-        """
-        return packing.chunks(self._root, self._request, self._base)
 
 
-def prepare(root: int, request: Request, base: Base) -> Prepared:
+def prepare(root: int, request: Request) -> Prepared:
     """Find and digest the sources beneath `root`. Raises Invalid, NotFound, SystemFailure in docker's words."""
     if request.chmod:
         permissions.parse(request.chmod)
@@ -65,7 +52,7 @@ def prepare(root: int, request: Request, base: Base) -> Prepared:
     ):
         data = part.encode("utf-8", "surrogateescape")
         total.update(b"%d:%b," % (len(data), data))
-    return Prepared(total.hexdigest(), shown, root, request, base)
+    return Prepared(total.hexdigest(), shown)
 
 
 def _known(root: int, request: Request) -> str:

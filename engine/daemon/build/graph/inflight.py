@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 
 from engine.daemon.build.graph.telling import Telling
-from engine.daemon.jsontext import Object
 from engine.errors import CommandFailed
 
 _LOOK_SECONDS = 0.2
@@ -77,26 +76,17 @@ def claim(identity: str) -> tuple[Making, bool]:
         return made, True
 
 
-class Copied:
-    """A `Telling` that also keeps what a command writes for those who wait for the same step."""
+_PASSED_ON = ("cached", "command_ended", "note", "line", "downloading", "downloaded", "running", "removed")
 
-    __slots__ = ("_making", "_told", "cached", "command_ended", "downloaded", "downloading", "line", "note")
+
+class Copied(Telling):
+    """A `Telling` that also keeps what a command writes for those who wait for the same step."""
 
     def __init__(self, told: Telling, making: Making) -> None:
         self._told, self._making = told, making
-        self.cached, self.command_ended, self.note = told.cached, told.command_ended, told.note
-        self.line: Callable[[Object], None] = told.line
-        self.downloading, self.downloaded = told.downloading, told.downloaded
+        vars(self).update({name: getattr(told, name) for name in _PASSED_ON})
 
     def command(self, data: bytes, error: bool) -> None:
         """What the command has written."""
         self._making.write(data, error)
         self._told.command(data, error)
-
-    def running(self, container: str) -> None:
-        """A container runs the command."""
-        self._told.running(container)
-
-    def removed(self, container: str) -> None:
-        """The container is gone."""
-        self._told.removed(container)

@@ -11,14 +11,13 @@ import os
 import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 from engine.daemon.build.graph import inflight, traced
 from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.node import Input, Node, reachable
 from engine.daemon.build.graph.results import Results
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.telling import Telling, Untold
+from engine.daemon.build.graph.telling import Telling
 from engine.daemon.build.graph.traced import Step
 from engine.daemon.build.graph.work import Caller, Giver, Lend, Work
 from engine.daemon.parts import ContainerParts
@@ -33,31 +32,18 @@ _MOST_THREADS = 32
 _MOST_HELPERS = 64
 
 
-class Teller(Protocol):
-    """Is told of the nodes of one build, by several threads at once."""
+class Teller:
+    """Is told of the nodes of one build, by several threads at once. By itself it drops that."""
 
     def planned(self, node: Node) -> None:
         """The node is going to be solved. Its inputs were planned before."""
 
     def begun(self, node: Node) -> Telling:
         """All inputs of the node are there, and it is its turn."""
+        return Telling()
 
     def ended(self, node: Node, error: BaseException | None) -> None:
         """The node is solved, or has failed with the error."""
-
-
-class Silent:
-    """A `Teller` for a build that nobody watches."""
-
-    def planned(self, node: Node) -> None:
-        """Nothing."""
-
-    def begun(self, node: Node) -> Telling:
-        """A telling that drops what it is told."""
-        return Untold()
-
-    def ended(self, node: Node, error: BaseException | None) -> None:
-        """Nothing."""
 
 
 class Stopped(EngineError):

@@ -1,16 +1,15 @@
 """What an operation tells of itself while it is made, to whoever shows the build.
 
-A protocol, and one that tells nobody. The thread that makes the operation calls it.
+The thread that makes the operation calls it.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 from engine.daemon.jsontext import Object
 
 
-class Telling(Protocol):
-    """Is told what happens in one node of the graph."""
+class Telling:
+    """Is told what happens in one node of the graph. By itself it drops that: for a node that nobody watches."""
 
     def cached(self) -> None:
         """The node need not be made."""
@@ -29,6 +28,7 @@ class Telling(Protocol):
 
     def downloading(self, status: str, identity: str = "") -> Callable[[int, int], None]:
         """A function that takes a download's progress: bytes so far, and in all or -1."""
+        return lambda _current, _total: None
 
     def downloaded(self) -> None:
         """The last download has ended."""
@@ -38,35 +38,3 @@ class Telling(Protocol):
 
     def removed(self, container: str) -> None:
         """That container is gone."""
-
-
-class Untold:
-    """A `Telling` for a node that nobody watches."""
-
-    def cached(self) -> None:
-        """Nothing."""
-
-    def command(self, data: bytes, error: bool) -> None:
-        """Nothing."""
-
-    def command_ended(self) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def line(self, line: Object) -> None:
-        """Nothing."""
-
-    def downloading(self, status: str, identity: str = "") -> Callable[[int, int], None]:
-        """A function that drops what it is told."""
-        return lambda _current, _total: None
-
-    def downloaded(self) -> None:
-        """Nothing."""
-
-    def running(self, container: str) -> None:
-        """Nothing."""
-
-    def removed(self, container: str) -> None:
-        """Nothing."""

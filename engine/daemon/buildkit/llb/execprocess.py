@@ -16,7 +16,7 @@ from typing import Any
 from engine.annotating import TypeVar
 from engine.daemon.build import giving
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.telling import Untold
+from engine.daemon.build.graph.telling import Telling
 from engine.daemon.build.graph.work import Work
 from engine.daemon.build.interacting import ERRORS, OUTPUT, Interactive, Place, Process, Talk
 from engine.daemon.build.mounting import Mount
@@ -113,7 +113,7 @@ def _work(engine: DaemonParts, job: Job) -> Work:
     session = sessions.find(job.asked["Session"]) if job.asked["Session"] else None
     giver = SessionGiver(session, job.check) if session is not None else None
     waiting = contextlib.nullcontext
-    return Work(engine, room.keeper, Untold(), room.scratch, job.watch, job.check, waiting, giver, room.allowed)
+    return Work(engine, room.keeper, Telling(), room.scratch, job.watch, job.check, waiting, giver, room.allowed)
 
 
 def exec_process(engine: DaemonParts, asker: Asker, call: Call[gateway.ExecMessage, gateway.ExecMessage]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from engine.daemon.build import mirrors
 from engine.daemon.build.copying import prepare
-from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.copying.request import Request
 from engine.daemon.build.graph.node import digest
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import Work
@@ -90,7 +90,7 @@ def _contents(work: Work, root: int) -> str:
     remembered = mirrors.remembered(root)
     request = Request((".",), "/", shown="source", check=work.check, remembered=remembered)
     try:
-        return prepare.prepare(root, request, Base((), work.engine.images.layer_root, work.scratch)).digest
+        return prepare.prepare(root, request).digest
     finally:
         remembered.save()
 

@@ -7,6 +7,7 @@ import collections
 import threading
 
 from engine.daemon.build.graph.node import Node
+from engine.daemon.build.graph.solver import Teller
 from engine.daemon.build.graph.telling import Telling
 from engine.daemon.buildkit import told
 from engine.daemon.buildkit.faultwords import words_of
@@ -15,7 +16,7 @@ from engine.daemon.buildkit.progress import Progress, Vertex
 _MOST_FAILURES = 100
 
 
-class Shown:
+class Shown(Teller):
     """A `Teller` for the nodes of graphs that clients bring."""
 
     def __init__(self, progress: Progress) -> None:

@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Path:
 def digest(place: Path) -> Iterator[Callable[..., str]]:
     """The digest of a COPY of the directory now."""
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    yield lambda *sources, **more: prepare.prepare(fd, Request(sources or ("s",), "/x/", **more), BASE).digest
+    yield lambda *sources, **more: prepare.prepare(fd, Request(sources or ("s",), "/x/", **more)).digest
     os.close(fd)
 
 
@@ -74,14 +74,14 @@ def test_it_says_what_dockers_history_says(place: Path) -> None:
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         shown = {
-            sources: prepare.prepare(fd, Request(sources, "/x/"), BASE).shown.partition(":")[0]
+            sources: prepare.prepare(fd, Request(sources, "/x/")).shown.partition(":")[0]
             for sources in (("s",), ("s/a",), ("s/a", "s"), ("s/*",))
         }
         assert list(shown.values()) == ["dir", "file", "multi", "multi"]
         with pytest.raises(NotFound, match="stat nope: file does not exist"):
-            prepare.prepare(fd, Request(("nope",), "/x/"), BASE)
+            prepare.prepare(fd, Request(("nope",), "/x/"))
         with pytest.raises(Invalid, match="forbidden path"):
-            prepare.prepare(fd, Request(("../s",), "/x/"), BASE)
+            prepare.prepare(fd, Request(("../s",), "/x/"))
     finally:
         os.close(fd)
 

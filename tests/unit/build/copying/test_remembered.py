@@ -8,7 +8,7 @@ import pytest
 
 from engine.daemon.build.copying import prepare, remembered
 from engine.daemon.build.copying.remembered import Remembered
-from engine.daemon.build.copying.request import Base, Request
+from engine.daemon.build.copying.request import Request
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def digest(place: Path, known: Remembered | None) -> str:
     root = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         request = Request((".",), "/", remembered=known)
-        return prepare.prepare(root, request, Base((), "", -1)).digest
+        return prepare.prepare(root, request).digest
     finally:
         os.close(root)
 

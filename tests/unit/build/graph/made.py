@@ -9,7 +9,7 @@ from engine.daemon.build.graph.keeper import Keeper
 from engine.daemon.build.graph.node import Input, Node, chains, digest
 from engine.daemon.build.graph.results import Result
 from engine.daemon.build.graph.snapshot import Part, Snapshot
-from engine.daemon.build.graph.solver import Build, Silent
+from engine.daemon.build.graph.solver import Build, Teller
 from engine.daemon.build.graph.work import Caller, Work
 from engine.daemon.images.layers.store import Layer
 from engine.dataclass import dataclass, field
@@ -106,4 +106,4 @@ def patient() -> Caller:
 def build(known: Known, most: int = 2, caller: Caller | None = None, teller: object = None) -> Build:
     """A build that makes so many nodes at once."""
     keeper: Keeper = Parts()
-    return Build(Parts(), keeper, known, -1, caller or patient(), teller or Silent(), most=most)
+    return Build(Parts(), keeper, known, -1, caller or patient(), teller or Teller(), most=most)

@@ -209,7 +209,7 @@ def test_what_a_command_writes_reaches_a_build_that_waits_for_it() -> None:
         work.told.command(b"late", True)
         raise CommandFailed("it failed", 3, "false")
 
-    class Listening(solver.Untold):
+    class Listening(solver.Telling):
         """Keeps what it is told."""
 
         def __init__(self) -> None:
@@ -219,7 +219,7 @@ def test_what_a_command_writes_reaches_a_build_that_waits_for_it() -> None:
             """One piece."""
             self.heard.append((data, error))
 
-    class Teller(solver.Silent):
+    class Teller(solver.Teller):
         """Has one listener."""
 
         def __init__(self) -> None:
@@ -274,7 +274,7 @@ def test_a_failure_ends_the_rest_of_the_build() -> None:
 
 
 def test_a_teller_that_raises_fails_the_build_and_leaves_no_thread() -> None:
-    class Raising(solver.Silent):
+    class Raising(solver.Teller):
         """Its client has gone."""
 
         def ended(self, node: Node, error: BaseException | None) -> None:
