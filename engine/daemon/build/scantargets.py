@@ -4,6 +4,7 @@ Pure. Arguments of the file say which (buildkit, docs/attestations/sbom.md). A s
 never among them.
 """
 
+from engine.daemon.build import stages
 from engine.daemon.build.arguments import SCAN_CONTEXT, SCAN_STAGE
 from engine.daemon.build.converting import Conversion
 from engine.daemon.build.graph.node import Input, Node
@@ -27,7 +28,8 @@ def find(conversion: Conversion) -> ScanTargets:
     last = conversion.plan.every[-1]
     target = conversion.built[last.index]
     found = ScanTargets(fresh=target.fresh)
-    for index in sorted(_needed(conversion, last.index)):
+    needed = stages.reached(last.index, lambda index: conversion.needs.get(index, ()))
+    for index in sorted(needed - {last.index}):
         stage, built = conversion.plan.every[index], conversion.built[index]
         if built.state.arguments.turns_on(SCAN_STAGE, _name(stage)):
             found.trees[_name(stage)] = built.tree
@@ -36,17 +38,6 @@ def find(conversion: Conversion) -> ScanTargets:
         context = conversion.context
         loading = () if context.loading is None else (context.loading,)
         found.trees.setdefault(_CONTEXT, Node(LocalTree(context, ""), loading).output())
-    return found
-
-
-def _needed(conversion: Conversion, last: int) -> set[int]:
-    """The numbers of all stages that the last one stands on or copies from, without its own."""
-    found: set[int] = set()
-    waiting = [last]
-    while waiting:
-        new = conversion.needs.get(waiting.pop(), set()) - found
-        found |= new
-        waiting += new
     return found
 
 

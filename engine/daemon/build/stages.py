@@ -4,7 +4,7 @@ Pure. `prepare` is where both builders begin: it reads the file, and finds all f
 """
 
 import bisect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from engine.daemon.build import namedcontexts
 from engine.daemon.build.arguments import Arguments
@@ -193,25 +193,33 @@ def _stage(index: int, group: list[Instruction], expand: Callable[[str], str]) -
     return Stage(index, group[0], opening, base, tuple(group[1:]))
 
 
+def reached(last: int, below: Callable[[int], Iterable[int]]) -> set[int]:
+    """The numbers of a stage and of all that it depends on. below: gives those that one stands on or copies from"""
+    found: set[int] = set()
+    waiting = [last]
+    while waiting:
+        index = waiting.pop()
+        if index not in found:
+            found.add(index)
+            waiting += below(index)
+    return found
+
+
 def _needed(every: tuple[Stage, ...]) -> set[int]:
     """The numbers of the last stage and of all stages that it depends on."""
     numbers = _numbers(every)
-    needed: set[int] = set()
-    waiting = [every[-1].index]
-    while waiting:
-        index = waiting.pop()
-        if index in needed:
-            continue
-        needed.add(index)
+
+    def below(index: int) -> Iterator[int]:
         stage = every[index]
-        waiting += _before(numbers, stage.base or "", index)
+        yield from _before(numbers, stage.base or "", index)
         looked_at = set(_looked_at(stage))
         if any("$" in name for name in looked_at):
-            waiting += range(index)  # a variable, which only the step itself can expand
+            yield from range(index)  # a variable, which only the step itself can expand
         for name in looked_at:
             number = natural(name, index - 1)
-            waiting += _before(numbers, name, index) or ([] if number is None else [number])
-    return needed
+            yield from _before(numbers, name, index) or ([] if number is None else [number])
+
+    return reached(every[-1].index, below)
 
 
 def _numbers(every: tuple[Stage, ...]) -> dict[str, list[int]]:

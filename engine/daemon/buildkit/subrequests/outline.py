@@ -5,8 +5,9 @@ The form is BuildKit's (frontend/subrequests/outline).
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from engine.daemon.build import stages
 from engine.daemon.buildkit.lint.review import Declared, Review, Seen
 from engine.daemon.buildkit.subrequests.columns import columns
 from engine.daemon.buildkit.subrequests.descriptions import described
@@ -15,7 +16,6 @@ from engine.daemon.buildkit.subrequests.source import Answer, Source, dumped
 from engine.daemon.dockerfile import commands
 from engine.daemon.dockerfile.statements import Instruction
 from engine.daemon.jsontext import Object
-from engine.literals import natural
 
 VERSION = "1.0.0"
 _DEFAULT_AGENT = "default"
@@ -48,28 +48,12 @@ def report(review: Review, source: Source) -> Answer:
 
 def _needed(review: Review) -> set[int]:
     """The numbers of the stages that the last one stands on or copies from, and its own."""
-    below: dict[int, list[str]] = {stage.index: [stage.base or ""] for stage in review.stages}
+    earlier = stages.Earlier(review.stages)
+    below = {stage.index: [earlier.named(stage.base or "", stage.index)] for stage in review.stages}
     for seen in review.steps:
-        below[seen.stage] += _named(seen)
-    numbers: dict[str, list[int]] = {}
-    for stage in review.stages:
-        numbers.setdefault(stage.name, []).append(stage.index)
-    found: set[int] = set()
-    waiting = [review.stages[-1].index]
-    while waiting:
-        index = waiting.pop()
-        if index not in found:
-            found.add(index)
-            waiting += (each for name in below[index] for each in _numbered(numbers, name, index))
-    return found
-
-
-def _numbered(numbers: Mapping[str, list[int]], name: str, before: int) -> list[int]:
-    """The number of the stage of that name, or of that number, before this one; none for an image."""
-    number = natural(name, before - 1)
-    if number is not None:
-        return [number]
-    return [index for index in numbers.get(name.lower(), ()) if name and index < before][-1:]
+        below[seen.stage] += [earlier.find(name, seen.stage) for name in _named(seen)]
+    last = review.stages[-1].index
+    return stages.reached(last, lambda index: [stage.index for stage in below[index] if stage is not None])
 
 
 def _named(seen: Seen) -> list[str]:
