@@ -37,11 +37,15 @@ def dial(daemon: Daemon, path: str, fields: str = UPGRADE) -> socket.socket:
 
 @dataclass
 class Frontend:
-    """One build. link: on which its calls go; ended: what Control/Solve has answered, or how it failed"""
+    """One build. link: on which its calls go; ended: what Control/Solve has answered, or how it failed
+
+    thread: waits for that
+    """
 
     link: Link
     ref: str = field(default_factory=lambda: uuid.uuid4().hex)
     ended: list[control.SolveResponse | EngineError] = field(default_factory=list)
+    thread: threading.Thread = field(default_factory=threading.Thread)
 
     def __call__(self, method: str, asked: Any) -> Any:
         """Call a method of LLBBridge. Raises what the daemon says."""
@@ -90,7 +94,7 @@ def frontend(daemon: Daemon, **asked: Any) -> Iterator[Frontend]:
             except EngineError as error:
                 made.ended.append(error)
 
-        thread = threading.Thread(target=begin)
+        made.thread = thread = threading.Thread(target=begin)
         thread.start()
         try:
             yield made

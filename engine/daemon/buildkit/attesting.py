@@ -53,7 +53,7 @@ class Attesting:
         for place, tree in enumerate(outcome.trees):
             facts = _facts(self._job, tree, finished)
             said = documents.dump(predicate.document(Asked(), facts))
-            recording.attest(self._job.ref, Asked().kind, said, str(tree.platform) if outcome.several else "")
+            recording.attest(self._job.ref, Asked().kind, said, tree.platform_id if outcome.several else "")
             if asked is not None:
                 document = documents.dump(predicate.document(asked, facts))
                 found[place] = (*found[place], Attestation(asked.kind, document, asked.name, asked.inline_only))

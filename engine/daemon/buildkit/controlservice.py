@@ -153,7 +153,7 @@ def built(
             with failures.plainly():
                 outcome = _result(engine, job)
                 job.settled()
-                record.told = {} if outcome is None else exporting.export(engine, job, outcome, kinds, said, targets)
+                record.told = exporting.export(engine, job, outcome, kinds, said, targets)
     finally:
         jobs.end(job)
     return dict(record.told)
@@ -195,15 +195,14 @@ def _refuse(asked: control.SolveRequest) -> None:
             raise NotBuilt(f"{what} is not built in this engine")
 
 
-def _result(engine: DaemonParts, job: Job) -> Outcome | None:
-    """What is built; None where the client wants nothing."""
+def _result(engine: DaemonParts, job: Job) -> Outcome:
+    """What is built. Raises EngineErrors."""
     asked = job.asked
-    if asked["Frontend"] or (asked["Definition"] is not None and asked["Definition"]["ops"]):
+    if asked["Frontend"] or asked["Definition"] is not None:
         name, options, inputs = asked["Frontend"], asked["FrontendAttrs"], asked["FrontendInputs"]
         serve = bridgeservice.served_to
         return returned.outcome(asking.solve(engine, job, asked["Definition"], name, options, inputs, serve))
-    job.wait_for_answer()
-    return returned.outcome(returned.read(job.returned, job.references)) if job.returned is not None else None
+    return returned.outcome(returned.read(job.wait_for_answer(), job.references))
 
 
 _METHODS: dict[str, Callable[[DaemonParts, Any], None]] = {

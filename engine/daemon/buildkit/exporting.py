@@ -4,7 +4,7 @@ Runs on the thread of Control/Solve. The table has one row for each kind of expo
 anything is built.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from engine.daemon.buildkit import caching, sessions
@@ -13,16 +13,19 @@ from engine.daemon.buildkit.caches.targets import Target, inline
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.composing import Result
 from engine.daemon.buildkit.exporters.directory import LocalExporter, TarExporter
-from engine.daemon.buildkit.exporters.kind import Kind, Work
+from engine.daemon.buildkit.exporters.kind import NAME, Kind, Work, names_of
 from engine.daemon.buildkit.exporters.layouts import LayoutExporter
 from engine.daemon.buildkit.exporters.moby import ImageExporter
 from engine.daemon.buildkit.jobs import Job
+from engine.daemon.buildkit.llb import returned
 from engine.daemon.buildkit.messages.control import Exporter, SolveRequest
 from engine.daemon.buildkit.outcome import Outcome
+from engine.daemon.images.reference import Reference
 from engine.daemon.parts import DaemonParts
 from engine.errors import EngineError, Invalid, NotBuilt
 from engine.literals import integer
 
+_TOLD = "frontend."  # begins the names of what a frontend says for its client
 _EPOCH, _EPOCH_ARGUMENT = "source.date.epoch", "build-arg:SOURCE_DATE_EPOCH"
 
 KINDS: dict[str, Callable[[int, Attrs], Kind]] = {
@@ -67,8 +70,6 @@ def export(
     attesting: attests it; targets: caches that get what the build has made
     """
     told: dict[str, str] = {}
-    if not outcome.trees:
-        return told
     said = attesting.attested(outcome)
     for kind in kinds:
         vertex = job.progress.vertex(kind.title)
@@ -77,7 +78,8 @@ def export(
             with ExitStack() as held:
                 epoch = kind.epoch if kind.epoch is not None else _epoch(job, outcome)
                 inside = inline if caching.goes_inside(targets) else None
-                result = Result(outcome, kind.names, said, epoch, inside)
+                wanted = returned.described(outcome, kind.documents)
+                result = Result(wanted, _names(kind, outcome), said, epoch, inside)
                 told |= kind.export(
                     Work(engine, job, lambda: sessions.find(job.asked["Session"]), result, vertex, held)
                 )
@@ -85,7 +87,18 @@ def export(
             vertex.end(str(error))
             raise
         vertex.end()
+    more = {name: value for name, value in outcome.metadata.items() if name.startswith(_TOLD)}
+    told |= {name: value.decode("utf-8", "replace") for name, value in more.items()}
     return told | caching.export(engine, job, outcome, targets)
+
+
+def _names(kind: Kind, outcome: Outcome) -> Sequence[Reference]:
+    """The names of the image. Raises Invalid where the frontend is to name it and does not."""
+    if kind.names is not None:
+        return kind.names
+    if NAME not in outcome.metadata:
+        raise Invalid("the frontend does not name the image (name=*)")
+    return names_of(outcome.metadata[NAME].decode("utf-8", "replace"))
 
 
 def _epoch(job: Job, outcome: Outcome) -> int | None:

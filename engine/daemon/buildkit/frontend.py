@@ -235,10 +235,10 @@ def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver
         config, parts = finishing.document(target, solver, asked)
         platform = asked or platforms.host()
         steps = functools.partial(solver.steps, target.tree) if target.tree is not None else tuple
-        trees.append(Tree(platform, parts, config, steps=steps))
+        trees.append(Tree(platform, parts, config, steps=steps, id=platform.whole))
     metadata = {_PLATFORMS: json.dumps({"Platforms": [_named(tree.platform) for tree in trees]}).encode()}
     for tree, target in zip(trees, targets, strict=True):
-        suffix = f"/{tree.platform}" if indexed or len(trees) > 1 else ""
+        suffix = f"/{tree.id}" if indexed or len(trees) > 1 else ""
         metadata[f"{_CONFIG}{suffix}"] = documents.dump(tree.config)
         if target.base:
             metadata[f"{_BASE}{suffix}"] = documents.dump(target.base)

@@ -136,11 +136,12 @@ class Job:
             if not self._closed:
                 os.eventfd_write(bell, 1)
 
-    def wait_for_answer(self) -> None:
-        """Wait until the client's frontend has ended. Raises Cancelled, and the failure it ended with."""
+    def wait_for_answer(self) -> Result:
+        """What the client's frontend has ended with. Raises Cancelled, and the failure it ended with."""
         self.watch(self._answered)
-        if self.failure is not None:
-            raise self.failure
+        if self.returned is None:
+            raise self.failure or Invalid("result is required")
+        return self.returned
 
     def give_up(self, why: str) -> None:
         """Nobody waits for the build any more; may be called from any thread, and more than once."""

@@ -43,6 +43,7 @@ class Tree:
     tree is not taken from the cache either
     brought: what its frontend attests of it
     described: gives the graph of operations that it was made by, None where nobody knows it
+    id: the name that its frontend has for the platform; empty for the platform's own
     """
 
     platform: Platform
@@ -54,6 +55,12 @@ class Tree:
     fresh: bool = False
     brought: Sequence[Brought] = ()
     described: Callable[[], ops.Definition | None] = lambda: None
+    id: str = ""
+
+    @property
+    def platform_id(self) -> str:
+        """What tells it from the trees of other platforms, such as `linux/arm64`."""
+        return self.id or str(self.platform)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,13 @@ class Annotations:
     """What is to stand where. given: the options, each with its whole name. Raises Invalid"""
 
     def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = dict(given)
         self._all = [_read(name, value) for name, value in given.items()]
+
+    def above(self, metadata: Mapping[str, bytes]) -> "Annotations":
+        """These with those of a frontend, which take precedence; what else it says is passed over. Raises Invalid."""
+        more = {name: value.decode("utf-8", "replace") for name, value in metadata.items() if _KEY.fullmatch(name)}
+        return Annotations({name: value for name, value in self._given.items() if name not in more} | more)
 
     def check(self, wanted: list[Platform], oci: bool, indexed: bool) -> None:
         """Raise Invalid for what has no place. wanted: the platforms that there are

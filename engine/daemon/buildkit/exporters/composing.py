@@ -115,6 +115,7 @@ def compose(store: Catalogue, held: ExitStack, result: Result, wish: Wish, check
     held: keeps its blobs from removal; check: called now and then, and raises to end it
     """
     wanted = [tree.platform for tree in result.outcome.trees]
+    wish = replace(wish, annotations=wish.annotations.above(result.outcome.metadata))
     said = _fitting(result, wish)
     indexed = result.outcome.several or any(said)
     if any(said) and not wish.layers.oci:
@@ -167,7 +168,7 @@ def _tree(
 
 def base_config(outcome: Outcome, tree: Tree) -> Object:
     """The config of the image that a tree stands on, as the frontend tells it; empty where it stands on none."""
-    for key in (f"{_BASE}/{tree.platform}", _BASE):
+    for key in (f"{_BASE}/{tree.platform_id}", _BASE):
         if outcome.metadata.get(key) and (key != _BASE or not outcome.several):
             found = documents.load(outcome.metadata[key], "base image config")
             return documents.config_of(outcome.metadata[key], len(documents.diff_ids_of(found)))

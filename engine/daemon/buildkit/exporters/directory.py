@@ -27,13 +27,15 @@ from engine.kernel.beneath import open_beneath
 
 _MODES = ("", "copy", "delete")
 _PIECE = 1 << 20
+_SEPARATORS = str.maketrans("/\\:", "___")  # of a platform's id, which names a directory
 _READABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class _Files:
     """What both exporters do."""
 
-    names: tuple[Reference, ...] = ()
+    names: tuple[Reference, ...] | None = ()
+    documents: dict[str, str] = {}
 
     def __init__(self, number: int, attrs: Attrs) -> None:
         self.epoch = attrs.number("source-date-epoch")
@@ -55,10 +57,12 @@ class _Files:
             readable = _opened(root, self._source)
             held.callback(os.close, readable)
             said = [each for each in _of(work, number) if not each.inline_only]
-            below = str(tree.platform).replace("/", "_") if split else ""
-            extension = f".{str(tree.platform).replace('/', '_')}" if several and not split else ""
+            place = tree.platform_id.translate(_SEPARATORS)
+            place = "_" * len(place) if place in (".", "..") else place
+            below = place if split else ""
+            extension = f".{place}" if several and not split else ""
             files = self._statements(readable, tree, said, extension, work.job.check)
-            found.append(Top(readable, below, str(tree.platform), files))
+            found.append(Top(readable, below, tree.platform_id, files))
         return found
 
     def _statements(
@@ -66,7 +70,7 @@ class _Files:
     ) -> dict[str, bytes]:
         if not said:
             return {}
-        subjects = list(_subjects(Top(root, "", str(tree.platform), {}), check))
+        subjects = list(_subjects(Top(root, "", tree.platform_id, {}), check))
         named = {}
         for each in said:
             stem, _, ending = each.name.rpartition(".")
@@ -138,7 +142,7 @@ class TarExporter(_Files):
         packer = Packer(shown_as=None if epoch is None else lambda found: _dated(found, epoch))
         with ExitStack() as held:
             tops = self._tops(work, held)
-            if len(tops) > 1 and not all(top.below for top in tops):
+            if len({top.below for top in tops}) < len(tops):
                 for _ in walked.entries(tops, epoch, 0):  # files that two platforms have are refused before any goes
                     work.job.check()
             work.vertex.count("sending tarball", 0)

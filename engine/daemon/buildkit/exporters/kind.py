@@ -1,7 +1,7 @@
 """What an exporter is given, and what it has to be: the contract between `exporting` and the kinds of exporters."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -22,6 +22,9 @@ from engine.errors import Invalid
 DIGEST, CONFIG_DIGEST = "containerimage.digest", "containerimage.config.digest"
 DESCRIPTOR, NAME = "containerimage.descriptor", "image.name"
 """What a client is told of an image (buildkit, exporter/containerimage/exptypes/types.go)."""
+CONFIG = "containerimage.config"
+"""What begins the names of an image's documents, in options as in a result's metadata."""
+_FRONTENDS = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,14 @@ class Work:
 class Kind(Protocol):
     """One exporter of a client's, made of its number and its options; making it checks these.
 
-    title: of its vertex; names: of the image that it makes; epoch: seconds since 1970 that its options ask for
+    title: of its vertex; names: of the image that it makes, None for what the frontend calls it
+    epoch: seconds since 1970 that its options ask for; documents: of images, in the place of the frontend's
     """
 
     title: str
-    names: tuple[Reference, ...]
+    names: tuple[Reference, ...] | None
     epoch: int | None
+    documents: dict[str, str]
 
     def export(self, work: Work) -> dict[str, str]:
         """Export; what the client is told. Raises EngineErrors."""
@@ -80,6 +85,11 @@ def wish_of(attrs: Attrs, inline: bool) -> Wish:
     return Wish(layers, annotations, attrs.flag("attestation-inline", inline), artifact)
 
 
+def asked_names(text: str) -> tuple[Reference, ...] | None:
+    """The names that a client asks for; None where the frontend is to name the image. Raises Invalid."""
+    return None if text == _FRONTENDS else names_of(text)
+
+
 def names_of(text: str) -> tuple[Reference, ...]:
     """The names of an image, separated by commas. Raises Invalid."""
     found = [Reference.parse(name.strip()) for name in text.split(",") if name.strip()]
@@ -88,7 +98,7 @@ def names_of(text: str) -> tuple[Reference, ...]:
     return tuple(name.with_default_tag() for name in found)
 
 
-def described(composed: Composed, names: tuple[Reference, ...], config: bool) -> dict[str, str]:
+def described(composed: Composed, names: Sequence[Reference], config: bool) -> dict[str, str]:
     """What the client is told of an image. config: also the digest of its config, where it is for one platform"""
     told = {
         DIGEST: composed.target["digest"],

@@ -13,7 +13,7 @@ from engine.daemon.buildkit.exporters import composing
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.composing import Composed
 from engine.daemon.buildkit.exporters.filesend import SentFile
-from engine.daemon.buildkit.exporters.kind import Work, described, names_of, wish_of
+from engine.daemon.buildkit.exporters.kind import CONFIG, Work, asked_names, described, wish_of
 from engine.daemon.clock import SECOND, rfc3339
 from engine.daemon.images import image as documents
 from engine.daemon.images.verbs.save import Archive
@@ -30,7 +30,8 @@ class LayoutExporter:
     def __init__(self, number: int, attrs: Attrs, docker: bool) -> None:
         """docker: it is the exporter `docker`, for one platform"""
         self.title = f"exporting to {'docker' if docker else 'oci'} image format"
-        self.names = names_of(attrs.text("name"))
+        self.names = asked_names(attrs.text("name"))
+        self.documents = attrs.beginning(CONFIG)
         self.epoch = attrs.number("source-date-epoch")
         self._number = number
         self._docker = docker
@@ -46,7 +47,7 @@ class LayoutExporter:
         composed = composing.compose(store, work.held, work.result, self._wish, work.job.check)
         vertex.count("exporting layers", 0, ended=True)
         composed.target = self._dated(composed.target, work.result.epoch)
-        told = described(composed, self.names, config=True)
+        told = described(composed, work.result.names, config=True)
         if self._tar:
             vertex.count("sending tarball", 0)
             with SentFile(work.session(), self._number, told, work.job.check) as file:
@@ -74,7 +75,7 @@ class LayoutExporter:
     def _archive(self, work: Work, composed: Composed) -> Archive:
         made = Archive(work.engine.images, docker=self._docker)
         shown = documents.load(composed.documents[composed.trees[0].manifest["digest"]], "manifest")
-        for name in self.names or (None,):
+        for name in work.result.names or (None,):
             made.add(composed.target, name, shown, composed.blobs)
         for data in composed.documents.values():
             made.document(data)

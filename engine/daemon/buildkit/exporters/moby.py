@@ -8,7 +8,7 @@ from engine.daemon.buildkit import authority
 from engine.daemon.buildkit.exporters import composing
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.composing import Composed, Made
-from engine.daemon.buildkit.exporters.kind import Work, described, names_of, wish_of
+from engine.daemon.buildkit.exporters.kind import CONFIG, Work, asked_names, described, wish_of
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.image import Image
 from engine.daemon.images.layers.store import Session as Unpacking
@@ -29,7 +29,8 @@ class ImageExporter:
 
     def __init__(self, _number: int, attrs: Attrs, moby: bool = False) -> None:
         """moby: it is the exporter of a docker daemon, whose clients take an image by the digest that names it"""
-        self.names = names_of(attrs.text("name"))
+        self.names = asked_names(attrs.text("name"))
+        self.documents = attrs.beginning(CONFIG)
         self.epoch = attrs.number("source-date-epoch")
         self._wish = wish_of(attrs, inline=True)
         self._push = attrs.flag("push")
@@ -38,12 +39,12 @@ class ImageExporter:
         self._store = attrs.flag("store", True)
         self._canonical = attrs.flag("name-canonical")
         dangling, only_empty = attrs.text("dangling-name-prefix"), attrs.flag("danging-name-empty-only")
-        self._dangling = Reference.parse(dangling) if dangling and not (only_empty and self.names) else None
+        self._dangling = Reference.parse(dangling) if dangling and not (only_empty and self.names != ()) else None
         # Images are known here by the digest of their index or manifest, so a config's would name none.
         self._told_of_config = not attrs.flag("prefer-image-digest") and not moby
         for key in _WITHOUT_EFFECT:
             attrs.flag(key)
-        if self._push and not self.names:
+        if self._push and self.names == ():
             raise Invalid("an image that is pushed needs a name")
 
     def export(self, work: Work) -> dict[str, str]:
@@ -56,9 +57,9 @@ class ImageExporter:
         if self._store:
             self._named(work, composed)
         if self._push:
-            for name in self.names:
+            for name in work.result.names:
                 self._pushed(work, composed, name)
-        return described(composed, self.names, self._told_of_config)
+        return described(composed, work.result.names, self._told_of_config)
 
     def _named(self, work: Work, composed: Composed) -> None:
         store, vertex = work.engine.images, work.vertex
@@ -67,8 +68,8 @@ class ImageExporter:
         work.job.workroom(work.engine).results.settled()  # adding it has synced all files to the disk
         store.announce("create", image.id, image.id, image)
         vertex.count(f"writing image {image.id}", 0, ended=True)
-        names = [*self.names]
-        names += [name.with_digest(digest) for name in self.names] if self._canonical else []
+        names = [*work.result.names]
+        names += [name.with_digest(digest) for name in names] if self._canonical else []
         names += [self._dangling.with_digest(digest)] if self._dangling else []
         for name in names:
             store.tag(image, name)

@@ -63,7 +63,7 @@ def _promised(job: Job, outcome: Outcome) -> Answer:
     """Promises of trees that are there already."""
     found = [_reference(job, tree) for tree in outcome.trees]
     if outcome.several:
-        names = [str(tree.platform) for tree in outcome.trees]
+        names = [tree.platform_id for tree in outcome.trees]
         return Answer(None, dict(zip(names, found, strict=True)), outcome.metadata)
     return Answer(found[0] if found else None, {}, outcome.metadata)
 

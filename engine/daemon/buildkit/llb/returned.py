@@ -5,7 +5,7 @@ Pure, but for the making of trees that were promised.
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.buildkit.llb.references import Reference, References
@@ -13,6 +13,7 @@ from engine.daemon.buildkit.messages import gateway
 from engine.daemon.buildkit.outcome import Brought, Outcome, Tree
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field, replace
 from engine.errors import Invalid
@@ -27,13 +28,13 @@ _COMMENT = "buildkit.exporter.image.v0"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a frontend has made. one: the tree, None for no files; several: those of platforms, by their names
+    """What a frontend has made. one: the tree, None for no files; several: those of platforms, by their ids
 
     metadata: what the frontend says about it; attestations: what it attests of each tree, by the platforms' names
     """
 
     one: Reference | None = None
-    several: Mapping[str, Reference] = field(default_factory=dict)
+    several: Mapping[str, Reference | None] = field(default_factory=dict)
     metadata: Mapping[str, bytes] = field(default_factory=dict)
     attestations: Mapping[str, Sequence["Attested"]] = field(default_factory=dict)
 
@@ -63,7 +64,7 @@ def told(answer: Answer, references: References, asked: gateway.SolveRequest) ->
         else:
             result["refsDeprecated"] = {"refs": {name: each["id"] for name, each in refs.items()}}
         return {"result": result}
-    ref: gateway.Ref = _ref(answer.one, references) if answer.one is not None else {"id": ""}
+    ref = _ref(answer.one, references)
     if asked["allowResultArrayRef"]:
         result["ref"] = ref
     else:
@@ -71,8 +72,8 @@ def told(answer: Answer, references: References, asked: gateway.SolveRequest) ->
     return {"result": result, "ref": "" if asked["allowResultReturn"] else ref["id"]}
 
 
-def _ref(reference: Reference, references: References) -> gateway.Ref:
-    return {"id": references.add(reference), "ops": reference.definition}
+def _ref(reference: Reference | None, references: References) -> gateway.Ref:
+    return {"id": ""} if reference is None else {"id": references.add(reference), "ops": reference.definition}
 
 
 def read(result: gateway.Result, references: References) -> Answer:
@@ -88,7 +89,8 @@ def read(result: gateway.Result, references: References) -> Answer:
         return Answer(references.find(id) if id else None, {}, metadata, said)
     if len(named) > _MOST_PLATFORMS:
         raise Invalid(f"a result for more than {_MOST_PLATFORMS} platforms")
-    return Answer(None, {name: references.find(id) for name, id in named.items() if id}, metadata, said)
+    several = {name: references.find(id) if id else None for name, id in named.items()}
+    return Answer(None, several, metadata, said)
 
 
 def _attested(given: Mapping[str, gateway.Attestations], references: References) -> dict[str, tuple[Attested, ...]]:
@@ -113,38 +115,33 @@ def _one_attested(message: gateway.Attestation, references: References) -> Attes
     return Attested(references.find(message["ref"]["id"]), message)
 
 
-def outcome(answer: Answer) -> Outcome | None:
-    """What exporters take: all trees, made now; None for an answer without files. Raises EngineErrors."""
+def outcome(answer: Answer) -> Outcome:
+    """What exporters take: all trees, made now, and an empty one for no files. Raises EngineErrors."""
     metadata = dict(answer.metadata)
-    if answer.several:
-        order = [name for name in _order(metadata) if name in answer.several]
-        if not order and len(answer.several) > 1:
-            raise Invalid("unable to export multiple refs, missing platforms mapping")
-        chosen = order or list(answer.several)
-        _check_names(answer, chosen)
-        trees = tuple(
-            _brought(_complete(answer.several[name].tree(), _config(metadata, name)), answer, name) for name in chosen
-        )
-        return Outcome(trees, metadata, indexed=True)
-    if answer.one is None:
-        return None
-    tree = _complete(answer.one.tree(), _config(metadata, ""))
-    if answer.attestations:
-        named = _order(metadata) or [str(tree.platform)]
-        _check_names(answer, named[:1])
-        tree = _brought(tree, answer, named[0])
-    return Outcome((tree,), metadata)
+    named = _platforms(metadata)
+    if not answer.several:
+        tree = _complete(answer.one, _config(metadata, ""), next(iter(named.items()), None))
+        _check_names(answer, [tree.platform_id])
+        return Outcome((_brought(tree, answer),), metadata)
+    if not named:
+        raise Invalid("unable to export multiple refs, missing platforms mapping")
+    for id in named:
+        if id not in answer.several:
+            raise Invalid(f"failed to find ref for ID {id[:100]}")
+    _check_names(answer, named)
+    trees = [_complete(answer.several[each[0]], _config(metadata, each[0]), each) for each in named.items()]
+    return Outcome(tuple(_brought(tree, answer) for tree in trees), metadata, indexed=True)
 
 
-def _check_names(answer: Answer, known: Sequence[str]) -> None:
+def _check_names(answer: Answer, known: Container[str]) -> None:
     for name in answer.attestations:
         if name not in known:
             raise Invalid(f"attestations of {name[:100]}, which the result does not have")
 
 
-def _brought(tree: Tree, answer: Answer, name: str) -> Tree:
+def _brought(tree: Tree, answer: Answer) -> Tree:
     """The tree with what its frontend attests of it, whose trees are made now. Raises EngineErrors."""
-    said = answer.attestations.get(name)
+    said = answer.attestations.get(tree.platform_id)
     return tree if not said else replace(tree, brought=tuple(map(_read, said)))
 
 
@@ -160,14 +157,24 @@ def _read(said: Attested) -> Brought:
     )
 
 
-def _order(metadata: Mapping[str, bytes]) -> list[str]:
-    """The names of a result's platforms, in the order in which the frontend tells them."""
+def _platforms(metadata: Mapping[str, bytes]) -> dict[str, Platform]:
+    """A result's platforms by their ids, in the order in which the frontend tells them. Raises Invalid."""
     if PLATFORMS not in metadata:
-        return []
+        return {}
     found = documents.load(metadata[PLATFORMS], PLATFORMS).get("Platforms")
-    if not isinstance(found, list) or len(found) > _MOST_PLATFORMS:
-        raise Invalid(f"invalid {PLATFORMS}")
-    return [str(each.get("ID")) for each in found if isinstance(each, dict)]
+    if not isinstance(found, list) or not 0 < len(found) <= _MOST_PLATFORMS:
+        raise Invalid("invalid empty platforms index for exporter" if not found else f"invalid {PLATFORMS}")
+    return dict(map(_platform, found))
+
+
+def _platform(entry: object) -> tuple[str, Platform]:
+    """One entry of that list: an id, and the platform that it stands for."""
+    id, said = (entry.get("ID"), entry.get("Platform")) if isinstance(entry, dict) else (None, None)
+    if not isinstance(id, str) or not id or "\0" in id:
+        raise Invalid("invalid empty platform key for exporter")
+    if not isinstance(said, dict) or not said.get("os") or not said.get("architecture"):
+        raise Invalid(f"invalid platform value {str(said)[:100]} for exporter")
+    return id, platforms.of(said)
 
 
 def _config(metadata: Mapping[str, bytes], name: str) -> bytes | None:
@@ -175,21 +182,45 @@ def _config(metadata: Mapping[str, bytes], name: str) -> bytes | None:
     return own if own is not None else metadata.get(CONFIG)
 
 
-def _complete(tree: Tree, config: bytes | None) -> Tree:
-    """The tree with the document of its image, as a frontend gives it. Raises Invalid."""
+def _complete(made: Reference | None, config: bytes | None, named: tuple[str, Platform] | None) -> Tree:
+    """The tree, made now, with the document of its image as a frontend gives it. Raises EngineErrors.
+
+    made: the promise of it, None for no files; named: the platform's id and the platform, where these are told
+    """
+    tree = made.tree() if made is not None else Tree(platforms.host(), (), {})
+    if named is not None:
+        tree = replace(tree, id=named[0])
+    return _configured(tree, config, named[1] if named is not None else None)
+
+
+def described(outcome: Outcome, configs: Mapping[str, str]) -> Outcome:
+    """The result whose images have these documents, by their names in its metadata, in place of others."""
+    if not configs:
+        return outcome
+    metadata = outcome.metadata | {name: text.encode() for name, text in configs.items()}
+    trees = []
+    for tree in outcome.trees:
+        config = _config(metadata, tree.platform_id)
+        trees.append(_configured(tree, config, tree.platform if outcome.several else None))
+    return replace(outcome, trees=tuple(trees), metadata=metadata)
+
+
+def _configured(tree: Tree, config: bytes | None, platform: Platform | None) -> Tree:
+    """The tree with that document. platform: which it is for, where that is told. Raises Invalid."""
     if tree.config and (config is None or config == documents.dump(tree.config)):
         return tree
+    default = platform or tree.platform
     given = documents.load(config, CONFIG) if config else {"config": {"Env": [_PATH]}}
     diff_ids = [part.layer.diff_id for part in tree.parts]
     document = {
         **given,
-        "architecture": given.get("architecture") or tree.platform.architecture,
-        "os": given.get("os") or tree.platform.os,
+        "architecture": given.get("architecture") or default.architecture,
+        "os": given.get("os") or default.os,
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
         "history": _history(given, len(diff_ids)),
     }
     checked = documents.config_of(json.dumps(document).encode(), len(diff_ids))
-    return replace(tree, platform=platforms.of(checked), config=checked, image=None)
+    return replace(tree, platform=platform or platforms.of(checked), config=checked, image=None)
 
 
 def _history(given: Object, layers: int) -> list[Object]:
