@@ -64,6 +64,12 @@ def test_the_least_is_what_the_result_has() -> None:
     assert set(made.blobs) == {digest(1), digest(2), digest(4)}
 
 
+def test_what_a_command_has_left_empty_is_found_again() -> None:
+    made = written.written([*STEPS, Step("4" * 64, (0,), tree(), True)], None)
+    config = cacheconfig.load(cacheconfig.dump(made.config))
+    assert config.results()[written.key("4" * 64)] == []
+
+
 @pytest.mark.parametrize(("image", "oci"), [(True, True), (False, True), (False, False)])
 def test_either_form_of_the_manifest(image: bool, oci: bool) -> None:
     made = written.written(STEPS, None)

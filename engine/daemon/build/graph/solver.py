@@ -7,10 +7,11 @@ failure ends the rest of the build. The lock is held for a look or a change, and
 
 import contextlib
 import heapq
+import itertools
 import os
 import select
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from engine.daemon.build.graph import inflight, traced
 from engine.daemon.build.graph.keeper import Keeper
@@ -23,7 +24,7 @@ from engine.daemon.build.graph.work import Caller, Giver, Lend, Work
 from engine.daemon.parts import ContainerParts
 from engine.daemon.runtime import worker
 from engine.dataclass import dataclass
-from engine.errors import CommandFailed, EngineError, Invalid
+from engine.errors import CommandFailed, EngineError
 
 _LOOK_SECONDS = 0.2
 # Threads of one call of `solve`, of which most wait: for a client, a server, another build.
@@ -54,20 +55,21 @@ class Stopped(EngineError):
 class Solved:
     """What a node has made. identity: of its result in the cache, empty for none
 
+    outputs: by their places; of a node that was lent those alone that were needed
     created_ns: when it was made, since the epoch; 0 where that is unknown
     """
 
-    outputs: tuple[Snapshot, ...]
+    outputs: Mapping[int, Snapshot]
     identity: str = ""
     created_ns: int = 0
 
 
-def _output(solved: dict[str, Solved], wanted: Input) -> Snapshot:
-    """One output of a solved node. Raises Invalid where what was lent has fewer than the node itself."""
-    outputs = solved[wanted.node.key].outputs
-    if wanted.index >= len(outputs):
-        raise Invalid(f"{wanted.node.name}: a cache has no such result of it")
-    return outputs[wanted.index]
+def _whole(outputs: Sequence[Snapshot], identity: str = "", created_ns: int = 0) -> Solved:
+    return Solved(dict(enumerate(outputs)), identity, created_ns)
+
+
+def _output(solved: Mapping[str, Solved], wanted: Input) -> Snapshot:
+    return solved[wanted.node.key].outputs[wanted.index]
 
 
 def processors() -> int:
@@ -114,7 +116,7 @@ class Solver:
 
     def snapshot(self, wanted: Input) -> Snapshot:
         """The tree of an output, solved now if it was not before. Raises EngineErrors, and what the caller raises."""
-        self.solve([wanted.node])
+        self._solve([wanted])
         return _output(self._solved, wanted)
 
     def steps(self, wanted: Input) -> list[Step]:
@@ -127,22 +129,53 @@ class Solver:
 
     def solve(self, wanted: Sequence[Node]) -> None:
         """Solve these nodes and all that they need. Raises EngineErrors, and what the caller raises."""
-        todo = reachable(wanted, self._solved)
-        if not todo:
+        self._solve([each.output() for each in wanted])
+
+    def _solve(self, wanted: Sequence[Input]) -> None:
+        plan = self._planned(wanted)
+        if not plan.todo:
             return
-        for node in todo:
+        for node in plan.todo:
             self._build.teller.planned(node)
-        with _Run(self._build, self._solved, todo, self._helpers) as run:
+        with _Run(self._build, self._solved, plan, self._helpers) as run:
             run.finish()
+
+    def _planned(self, wanted: Sequence[Input]) -> "_Plan":
+        """What is to be solved for these outputs: a node, too, of which others were lent than are needed now."""
+        lacking: set[str] = set()
+        while True:
+            known = self._solved.keys() - lacking if lacking else self._solved.keys()
+            todo = reachable([each.node for each in wanted], known)
+            needed: dict[str, set[int]] = {}
+            for each in itertools.chain(wanted, *(node.inputs for node in todo)):
+                needed.setdefault(each.node.key, set()).add(each.index)
+            more = {key for key in needed.keys() & known if not needed[key] <= self._solved[key].outputs.keys()}
+            if not more:
+                return _Plan(todo, needed, {node.key for node in todo})
+            lacking |= more
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one call of `solve` does. todo: each after its inputs; missing: their keys
+
+    needed: places of outputs, by the keys of nodes
+    """
+
+    todo: list[Node]
+    needed: Mapping[str, set[int]]
+    missing: set[str]
 
 
 class _Run:
     """One call of `solve`. All fields below `_changed` are guarded by it."""
 
-    def __init__(self, build: Build, solved: dict[str, Solved], todo: list[Node], helpers: threading.Semaphore) -> None:
+    def __init__(self, build: Build, solved: dict[str, Solved], plan: _Plan, helpers: threading.Semaphore) -> None:
         """helpers: has one for each thread that may yet be started"""
         self._build = build
         self._helpers = helpers
+        self._needed = plan.needed
+        todo = plan.todo
         self._place = {node.key: place for place, node in enumerate(todo)}
         self._todo = todo
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -155,7 +188,7 @@ class _Run:
         self._running = self._threads = self._called = self._idle = 0
         self._failure: BaseException | None = None
         for place, node in enumerate(todo):
-            needs = {each.node.key for each in node.inputs} - solved.keys()
+            needs = {each.node.key for each in node.inputs} & plan.missing
             self._missing[node.key] = len(needs)
             for key in needs:
                 self._users.setdefault(key, []).append(place)
@@ -277,7 +310,7 @@ class _Run:
         operation = node.operation
         identity = operation.identity(work, inputs)
         if identity is None:
-            return Solved(operation.make(work, inputs))
+            return _whole(operation.make(work, inputs))
         if node.fresh:
             return self._make(node, work, inputs, identity)
         results = self._build.results
@@ -290,7 +323,7 @@ class _Run:
             found = results.find(identity, now)
             if found is not None:
                 told.cached()
-                return Solved(found.outputs, identity, found.created_ns)
+                return _whole(found.outputs, identity, found.created_ns)
             making, ours = inflight.claim(identity)
             if not ours:
                 with self._waiting():
@@ -302,7 +335,7 @@ class _Run:
                 found = results.find(identity)
                 if found is not None:
                     told.cached()
-                    return Solved(found.outputs, identity, found.created_ns)
+                    return _whole(found.outputs, identity, found.created_ns)
                 return self._make(node, self._work_of(inflight.Copied(told, making)), inputs, identity)
             except CommandFailed as failure:
                 making.failure = failure
@@ -315,9 +348,14 @@ class _Run:
         lend = self._build.lend()
         if lend is None or self._build.results.find(identity) is not None:
             return None
-        with self._waiting():
-            tree = lend(identity, self._build.keeper)
-        return None if tree is None else Solved((tree,), identity)
+        outputs: dict[int, Snapshot] = {}
+        for place in sorted(self._needed[node.key]):
+            with self._waiting():
+                tree = lend(traced.result(identity, place), self._build.keeper)
+            if tree is None:
+                return None
+            outputs[place] = tree
+        return Solved(outputs, identity)
 
     def _make(self, node: Node, work: Work, inputs: list[Snapshot], identity: str) -> Solved:
         outputs = node.operation.make(work, inputs)
@@ -325,7 +363,7 @@ class _Run:
         kept = self._build.results.keep(
             identity, outputs, inputs, node.operation.kind, node.name, [each for each in below if each]
         )
-        return Solved(outputs, identity, kept.created_ns)
+        return _whole(outputs, identity, kept.created_ns)
 
     def _work_of(self, told: Telling) -> Work:
         build = self._build

@@ -3,7 +3,7 @@
 Pure. A node that is kept under no identity (an image, nothing at all) is known by what it has made.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.daemon.build.graph.node import Input, Node, digest
 from engine.daemon.build.graph.snapshot import Snapshot
@@ -14,7 +14,7 @@ from engine.dataclass import dataclass
 class Step:
     """One node that was solved. identity: of its result; inputs: places of the steps that it stands on
 
-    tree: what it has made; cached: the identity is one under which the cache keeps results
+    tree: what it has made; cached: the identity names what the cache keeps
     """
 
     identity: str
@@ -23,7 +23,12 @@ class Step:
     cached: bool
 
 
-def steps(wanted: Sequence[Input], solved: Callable[[Node], tuple[str, tuple[Snapshot, ...]]]) -> list[Step]:
+def result(identity: str, place: int) -> str:
+    """The name of one output of what is kept under an identity."""
+    return digest("output", identity, place) if place else identity
+
+
+def steps(wanted: Sequence[Input], solved: Callable[[Node], tuple[str, Mapping[int, Snapshot]]]) -> list[Step]:
     """The steps that lead to these outputs. solved: identity (empty for none) and outputs of a node"""
     found: list[Step] = []
     places: dict[tuple[str, int], int] = {}
@@ -39,9 +44,8 @@ def steps(wanted: Sequence[Input], solved: Callable[[Node], tuple[str, tuple[Sna
             continue
         identity, outputs = solved(wish.node)
         tree = outputs[wish.index]
-        cached = bool(identity) and len(outputs) == 1
-        name = identity if cached else digest("step", identity or tree.chain, wish.index)
+        name = result(identity, wish.index) if identity else digest("step", tree.chain, wish.index)
         inputs = tuple(places[each.node.key, each.index] for each in wish.node.inputs)
         places[key] = len(found)
-        found.append(Step(name, inputs, tree, cached))
+        found.append(Step(name, inputs, tree, bool(identity)))
     return found

@@ -30,9 +30,10 @@ def written(steps: Sequence[Step], least: Sequence[Sequence[Part]] | None) -> Wr
     records = []
     for step in steps:
         parts = step.tree.parts
-        wanted = step.cached and bool(parts) and (ends is None or _digests(parts) in ends)
-        layers = (making.layer(parts),) if wanted else ()
-        records.append(CacheRecord(key(step.identity), tuple((place,) for place in step.inputs), layers))
+        wanted = step.cached and (ends is None or _digests(parts) in ends)
+        layers = (making.layer(parts),) if wanted and parts else ()
+        chains = ((),) if wanted and not parts else ()  # a mount that the command has left empty
+        records.append(CacheRecord(key(step.identity), tuple((place,) for place in step.inputs), layers, chains))
     return Written(CacheConfig(tuple(making.layers), tuple(records)), making.blobs)
 
 

@@ -12,6 +12,7 @@ from engine.daemon.build.graph import inflight, solver
 from engine.daemon.build.graph.node import Node
 from engine.daemon.build.graph.solver import Solver, Stopped
 from engine.daemon.build.graph.work import Caller, Work
+from engine.dataclass import replace
 from engine.errors import CommandFailed, EngineError, Invalid
 from tests.unit.build.graph.made import Known, Log, build, node
 
@@ -140,6 +141,31 @@ def test_several_outputs_are_inputs_of_others() -> None:
     assert a.output(1) != a.output(0) and b.key != c.key
     target = Solver(build(Known()))
     assert target.snapshot(a.output(1)).parts == target.snapshot(a.output()).parts
+
+
+def test_outputs_are_lent_one_by_one_and_a_node_is_made_for_those_that_are_not() -> None:
+    """What was lent serves until more of the node is needed; with all of it lent the node is never made."""
+    log = Log()
+    a = node("a", log)
+    whole = Solver(build(Known()))
+    trees = [whole.snapshot(a.output(place)) for place in range(2)]
+    names = [step.identity for place in range(2) for step in whole.steps(a.output(place))]
+    assert len(set(names)) == 2
+    log.made.clear()
+
+    def solving(*lent: int) -> Solver:
+        known = {names[place]: trees[place] for place in lent}
+        return Solver(replace(build(Known()), lend=lambda: lambda name, _keeper: known.get(name)))
+
+    both = solving(0, 1)
+    assert [both.snapshot(a.output(place)) for place in range(2)] == trees and not log.made
+    user = node("user", log, a.output(1))
+    second = solving(1)
+    assert second.snapshot(user.output()).parts[0] == trees[1].parts[0] and log.made == ["user"]
+    assert second.snapshot(a.output()) == trees[0] and log.made == ["user", "a"]
+    third = solving(1)
+    third.solve([node("user", log, a.output(1)), node("user", log, a.output(0))])
+    assert log.made.count("a") == 2
 
 
 def test_two_builds_make_a_step_once_and_both_have_it() -> None:
