@@ -18,7 +18,7 @@ from engine.daemon.images import platform as platforms
 from engine.errors import EngineError
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import UPGRADE, Frontend, dial, frontend
-from tests.harness.graphs import MKFILE, Writer
+from tests.harness.graphs import COPY, MKDIR, MKFILE, Made, Writer
 from tests.harness.links import running
 
 HOST = platforms.host()
@@ -87,6 +87,19 @@ class Client:
     def take_archive(self, call: Call[control.BytesMessage, control.BytesMessage]) -> None:
         """An archive."""
         self.archive = b"".join(message["data"] for message in call.every())
+
+
+def members(archive: bytes) -> set[str]:
+    """The names in an archive."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        return {name.rstrip("/") for name in opened.getnames()}
+
+
+def contents(archive: bytes) -> list[bytes]:
+    """The contents of its files."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        files = [opened.extractfile(each) for each in opened if each.isfile()]
+        return [file.read() for file in files if file is not None]
 
 
 @contextlib.contextmanager
@@ -188,10 +201,7 @@ def test_a_frontend_names_and_annotates_the_image(daemon: Daemon) -> None:
             told = answered(asked, {"ref": {}, "metadata": metadata})
     assert told["image.name"] == f"docker.io/library/{name}:latest"
     assert daemon.request("GET", f"/images/{name}/json").status == 200
-    with tarfile.open(fileobj=io.BytesIO(client.archive)) as archive:
-        files = {each.name: archive.extractfile(each) for each in archive if each.isfile()}
-        documents = [file.read() for file in files.values() if file is not None]
-    (manifest,) = [each for data in documents if "layers" in (each := json.loads(data))]
+    (manifest,) = [each for data in contents(client.archive) if "layers" in (each := json.loads(data))]
     assert manifest["annotations"] == {"one": "frontend", "two": "client", "three": "3"}
     daemon.request("DELETE", f"/images/{name}")
 
@@ -208,3 +218,55 @@ def test_a_client_says_what_the_image_is(daemon: Daemon) -> None:
     found = daemon.request("GET", f"/images/{name}/json").json()
     assert (found["Config"]["Env"], found["Config"]["Cmd"], len(found["RootFS"]["Layers"])) == (["A=b"], ["c"], 1)
     daemon.request("DELETE", f"/images/{name}")
+
+
+def deletions(writer: Writer, related: bool) -> Made:
+    """The difference of a tree from one below it: a file and a directory are gone, and another one is made anew."""
+    dirs = [{"mkdir": {**MKDIR, "path": path}} for path in ("/d", "/gone", "/anew")]
+    files = [{"mkfile": {**MKFILE, "path": path, "data": b"x"}} for path in ("/d/f", "/gone/f", "/anew/f")]
+    lower = writer.files(*dirs, *files)
+    rm = [{"rm": {"path": path}} for path in ("/d/f", "/gone", "/anew")]
+    made = {"mkfile": {**MKFILE, "path": "/anew/g", "data": b"g"}}
+    if related:
+        upper = writer.files(*rm, dirs[2], made, inputs=(lower,))
+    else:
+        upper = writer.files(dirs[0], dirs[2], made)
+    return writer.add({"diff": {"lower": {"input": 0}, "upper": {"input": 1}}}, lower, upper)
+
+
+@pytest.mark.parametrize("related", [True, False])
+@pytest.mark.parametrize("kind", ["local", "tar", "oci"])
+def test_what_a_difference_takes_away_is_in_its_layer_and_among_no_files(
+    daemon: Daemon, kind: str, related: bool
+) -> None:
+    writer = Writer()
+    definition = writer.definition(deletions(writer, related))
+    with session(daemon, archive=kind != "local") as (id, client):
+        exporter = {"Type": kind, "Attrs": {}}
+        with frontend(daemon, Session=id, Definition=definition, Exporters=[exporter]) as asked:
+            answered(asked)
+    names = set(client.files) if kind == "local" else members(client.archive)
+    if kind == "oci":
+        (layer,) = [data for data in contents(client.archive) if data[:2] == b"\x1f\x8b"]
+        names = members(layer)
+        assert {"d/.wh.f", ".wh.gone"} <= names and names & {"anew/.wh..wh..opq", "anew/.wh.f"}, names
+        names = {name for name in names if ".wh." not in name}
+    assert names == {"d", "anew", "anew/g"}
+
+
+@pytest.mark.parametrize("related", [True, False])
+def test_a_frontend_sees_no_files_that_a_difference_takes_away(daemon: Daemon, related: bool) -> None:
+    """Neither in the tree itself nor in a copy of it, nor where it lies on a tree that has none of its directories."""
+    writer = Writer()
+    difference = deletions(writer, related)
+    copy = {"copy": {**COPY, "src": "/", "dest": "/", "dirCopyContents": True}, "input": -1, "secondaryInput": 0}
+    copied = writer.files(copy, inputs=(difference,))
+    other = writer.files({"mkfile": {**MKFILE, "path": "/other", "data": b"x"}})
+    merged = writer.add({"merge": {"inputs": [{"input": 0}, {"input": 1}]}}, other, difference)
+    with frontend(daemon) as asked:
+        for tree, more in ((difference, []), (copied, []), (merged, ["other"])):
+            ref = asked.solve(writer.definition(tree), Evaluate=True)
+            assert asked.names(ref, "/") == ["anew", "d", *more]
+            assert asked.names(ref, "/d") == [] and asked.names(ref, "/anew") == ["g"]
+            with pytest.raises(EngineError, match="no such file or directory"):
+                asked("StatFile", {"Ref": ref, "Path": "/d/f"})

@@ -339,7 +339,9 @@ class Packer:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         shown_name = os.fsencode(shown)
         kind = stat.S_IFMT(found.st_mode)
-        if kind not in _KINDS or kind in (stat.S_IFREG, stat.S_IFDIR):
+        if kind == stat.S_IFCHR and not found.st_rdev:
+            log.debug("%r is left out: it is a whiteout of a layer, which hides nothing where no layer is below", shown)
+        elif kind not in _KINDS or kind in (stat.S_IFREG, stat.S_IFDIR):
             log.debug("%r is left out: it is a socket, which an archive cannot hold, or was replaced meanwhile", shown)
         elif not self._is_link(found, shown_name):
             link = os.fsencode(os.readlink(name, dir_fd=parent)) if kind == stat.S_IFLNK else b""

@@ -154,7 +154,10 @@ class _Walk:
         above, _, name = inside.rpartition(b"/")
         fd = open_beneath(self._top.root, os.fsdecode(above), _DIRECTORY, no_symlinks=True)
         try:
-            seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            try:
+                seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:  # a whiteout of a directory that no lower layer has, of which overlayfs lists it
+                return None
             kind = _GO_KINDS.get(stat.S_IFMT(seen.st_mode))
             # A socket cannot be sent. A device 0:0 is a whiteout, which hides nothing where no layer is below.
             if kind is None or (stat.S_ISCHR(seen.st_mode) and seen.st_rdev == 0):

@@ -4,6 +4,8 @@ Works beneath a descriptor of the result's root, on the thread that asks. The fi
 links are followed inside the root alone, and nothing but a regular file is opened. Answers fit one message of gRPC.
 """
 
+import contextlib
+import errno
 import os
 import stat
 
@@ -65,12 +67,11 @@ def directory(root: int, path: str, include: str = "") -> list[Stat]:
             for entry in entries:
                 if pattern is not None and not pattern.accepts(pattern.step(pattern.start, entry.name)):
                     continue
-                found.append(_told(opened, entry.name))
-                size += len(entry.name) + len(found[-1]["linkname"]) + _ENTRY
+                with contextlib.suppress(FileNotFoundError):  # a whiteout of a directory that no lower layer has
+                    found.append(_told(opened, entry.name))
+                    size += len(entry.name) + len(found[-1]["linkname"]) + _ENTRY
                 if len(found) > _MOST_ENTRIES or size > LARGEST:
                     raise Invalid(f"{path} has more entries than one answer may name")
-    except FileNotFoundError as error:
-        raise NotFound(f"open {path}: no such file or directory") from error
     finally:
         os.close(opened)
     return sorted(found, key=lambda each: each["path"])
@@ -95,6 +96,8 @@ def one(root: int, path: str) -> Stat:
 def _told(parent: int, name: str) -> Stat:
     found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFCHR and not found.st_rdev:  # a whiteout, which hides nothing where no layer is below
+        raise FileNotFoundError(errno.ENOENT, "no such file or directory")
     device = kind in (stat.S_IFBLK, stat.S_IFCHR)
     return {
         "path": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
