@@ -7,11 +7,12 @@ container removed.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.daemon.build import cdigrants, mounting, stepgroups
 from engine.daemon.build.graph.node import Value, chains, digest
@@ -130,6 +131,25 @@ def check_allowed(work: Work, network: str, security: str) -> None:
             raise Forbidden(f"{name} is not allowed")
 
 
+class StepFailed(CommandFailed):
+    """The command of a step has failed, and what it has left can be looked at.
+
+    operation; inputs: what it was run on; root: gives its root as it is now, while that is held; written: its mounts
+    that would have been outputs
+    """
+
+    def __init__(
+        self,
+        failure: CommandFailed,
+        operation: "Running",
+        inputs: Sequence[Snapshot],
+        root: Callable[[], Snapshot],
+        written: Sequence[Snapshot],
+    ) -> None:
+        super().__init__(str(failure), failure.code, failure.command)
+        self.operation, self.inputs, self.root, self.written = operation, tuple(inputs), root, tuple(written)
+
+
 class Running:
     """An operation that runs a command on its first input. Mounts name their sources among the inputs.
 
@@ -182,8 +202,17 @@ class Running:
                 mounts.host.append(stack.enter_context(_program(work, self.command.program)))
             container = self._create(work, root, mounts, devices)
             with _removed(work.engine, work.told, self.shell, container):
-                _finish(work, container, self.command.codes)
                 where = paths.of(work.engine.settings.data_root, work.engine.settings.exec_root, container.id)
+                try:
+                    _finish(work, container, self.command.codes)
+                except CommandFailed as failure:
+                    if work.hold is None:
+                        raise
+                    mounting.clear(where.upper, made)
+                    written = [_written(work, *each) for each in mounts.written]
+                    work.hold(functools.partial(_leave, work.engine, work.told, container, self.shell.remove_failed))
+                    changed = functools.cache(functools.partial(_changed, work, root, container))
+                    raise StepFailed(failure, self, inputs, changed, written) from failure
                 mounting.clear(where.upper, made)
                 outputs = [_changed(work, root, container), *(_written(work, *each) for each in mounts.written)]
         return tuple(outputs)
@@ -247,6 +276,8 @@ def _removed(engine: ContainerParts, told: Telling, shell: Shell, container: Con
     """Remove the container of a step at its end, or let the client have it."""
     try:
         yield
+    except StepFailed:  # it is held for a look
+        raise
     except EngineError:
         _leave(engine, told, container, shell.remove_failed)  # it may stay for a look, as in docker
         raise

@@ -25,10 +25,11 @@ from engine.errors import Invalid, NotBuilt, NotFound
 from engine.late import TYPE_CHECKING, late
 from engine.protocols import grpc, protobuf
 
-if TYPE_CHECKING:  # few frontends run containers
-    from engine.daemon.buildkit.llb import execprocess
+if TYPE_CHECKING:  # few frontends run containers, and few commands fail
+    from engine.daemon.buildkit.llb import execprocess, failedsteps
 else:
     execprocess = late("engine.daemon.buildkit.llb.execprocess")
+    failedsteps = late("engine.daemon.buildkit.llb.failedsteps")
 
 Seen = TypeVar("Seen")
 
@@ -204,7 +205,11 @@ _EXEC = methods.GATEWAY + "ExecProcess"  # the one with streams
 def _answer(engine: DaemonParts, asker: Asker, call: Call[Any, Any], method: Method, asked: Any) -> None:
     """Answer a call. A frontend has a hundred at once, and may ask with each for as much as a message holds."""
     with asker.job.answering() if method in _LARGE else contextlib.nullcontext():
-        call.send(method(engine, asker, asked))
+        try:
+            answer = method(engine, asker, asked)
+        except grpc.Failed as error:
+            raise failedsteps.offered(error, asker.references) from error
+        call.send(answer)
 
 
 def _patience(job: Job, method: Method) -> Callable[[], None]:

@@ -93,7 +93,10 @@ class Job:
         """What all solves of the build share."""
         with self._opening:
             if self._workroom is None:
-                self._workroom = self.held.enter_context(workroom.opened(engine, self.caller, self.allowed, self._lend))
+                # Only a frontend of the client's own goes on after a failure.
+                own = not self.asked["Frontend"] and self.asked["Definition"] is None
+                room = workroom.opened(engine, self.caller, self.allowed, self._lend, own)
+                self._workroom = self.held.enter_context(room)
             return self._workroom
 
     def borrow(self, lender: Lender) -> None:

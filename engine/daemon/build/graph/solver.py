@@ -92,6 +92,7 @@ class Build:
     caller: who waits; teller: is told of the nodes; giver: gives secrets and agents, None for a client that cannot
     allowed: entitlements of the build; most: nodes that are made at the same time
     lend: returns what gives what others have made that the client trusts, None while there is nobody
+    hold: as of `Work`
     """
 
     engine: ContainerParts
@@ -104,6 +105,7 @@ class Build:
     allowed: frozenset[str] | None = frozenset()
     most: int = 1
     lend: Callable[[], Lend | None] = _nobody
+    hold: Callable[[Callable[[], None]], None] | None = None
 
 
 class Solver:
@@ -378,6 +380,7 @@ class _Run:
             build.giver,
             build.allowed,
             self._kept,
+            build.hold,
         )
 
     def _kept(self, identity: str, kind: str, title: str, make: Callable[[], Snapshot]) -> Snapshot:

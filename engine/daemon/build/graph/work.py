@@ -66,6 +66,8 @@ class Work:
     allowed: entitlements of the build, None where it needs none
     kept: gives the tree that is kept under an identity, or makes it and keeps it: for an operation that knows what
     decides its outcome only while it makes it
+    hold: keeps what a failed command has left for a look until the function is called, which drops it; None where
+    nobody can look
     """
 
     engine: ContainerParts
@@ -78,6 +80,7 @@ class Work:
     giver: Giver | None = None
     allowed: frozenset[str] | None = frozenset()
     kept: Kept = _unkept
+    hold: Callable[[Callable[[], None]], None] | None = None
 
     def may(self, entitlement: str) -> bool:
         """Whether the build has it, or needs none."""

@@ -154,6 +154,16 @@ def network(given: int) -> str:
     return _NETWORKS[given]
 
 
+def network_mode(name: str) -> int:
+    """The network of a `Command` as an operation has it."""
+    return next((mode for mode, each in _NETWORKS.items() if each == name), ops.UNSET)
+
+
+def sharing_mode(name: str) -> int:
+    """How a cache of a `Mount` is shared, as an operation has it."""
+    return next(mode for mode, each in _SHARING.items() if each == name)
+
+
 def mount_of(cwd: str, mount: ops.Mount) -> Mount:
     """A mount of a command that begins in `cwd`; its input counts from 0, without the root. Raises Invalid."""
     target = posixpath.normpath(posixpath.join("/", cwd, text(mount["dest"])))

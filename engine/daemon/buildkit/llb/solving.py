@@ -64,7 +64,7 @@ class Solving:
         platform = self._scope.platform
         if graph.result is not None:
             platform = conversion.platform_of(graph.vertices[graph.result[0]], self._scope)
-        return Reference(asked, lambda: self._tree(wanted, platform, graph.sources, asked))
+        return Reference(asked, lambda: self._tree(wanted, platform, graph, asked))
 
     def node(self, asked: ops.Definition) -> Input | None:
         """What a definition is about, for another graph; None for an empty tree. Raises Invalid, NotBuilt."""
@@ -73,13 +73,11 @@ class Solving:
             self._scope.captured.graph(found.node.key, found.index, asked)
         return found
 
-    def _tree(
-        self, wanted: Input | None, platform: Platform, sources: ops.Source | None, asked: ops.Definition
-    ) -> Tree:
+    def _tree(self, wanted: Input | None, platform: Platform, graph: Graph, asked: ops.Definition) -> Tree:
         try:
             found = self._solver.snapshot(wanted) if wanted is not None else Snapshot()
         except EngineError as error:
-            raise explaining.explained(error, self.shown.failed(error), sources) from error
+            raise explaining.explained(error, self.shown.failed(error), graph) from error
         steps = functools.partial(self._solver.steps, wanted) if wanted is not None else tuple
         return Tree(platform, found.parts, {}, steps=steps, described=lambda: asked)
 
