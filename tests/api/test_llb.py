@@ -317,11 +317,6 @@ def part_as_root(writer: Writer) -> Made:
     return writer.add({"exec": {"meta": {"args": ["/busybox"], "cwd": "/"}, "mounts": [root]}}, writer.image(IMAGE))
 
 
-def other_agent(writer: Writer) -> Made:
-    attrs = {"git.mountsshsock": "mine"}
-    return writer.add({"source": {"identifier": "git://example.com/a.git", "attrs": attrs}})
-
-
 def other_builder(writer: Writer) -> Made:
     inputs = {"buildkit.llb.definition": {"input": 0}}
     return writer.add({"build": {"builder": 0, "inputs": inputs}}, directory_of(writer, "one"))
@@ -341,7 +336,6 @@ def directory_of(writer: Writer, name: str) -> Made:
     [
         (other_order, "a merge whose inputs stand in another order"),
         (part_as_root, "a part of a tree as the root of a command"),
-        (other_agent, "another agent than the default one for git"),
         (other_builder, "a build by another builder than that of graphs"),
         (other_worker, "constraints that choose a worker"),
     ],

@@ -1,5 +1,6 @@
 """Sources of graphs of operations (LLB) that come from servers: files, git repositories, and what is wrong of them."""
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -18,6 +19,7 @@ from engine.daemon.buildkit.serving import Call, Method
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.image import OCI_CONFIG, OCI_MANIFEST
 from engine.errors import EngineError
+from tests.api.test_llb_web import giving
 from tests.harness import web
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import UPGRADE, dial, frontend
@@ -69,7 +71,7 @@ def test_a_file_of_a_server(daemon: Daemon, pages: str, path: str, attrs: dict[s
         ({"http.filename": "../x"}, "invalid file name"),
         ({"http.perm": "99"}, "invalid mode or owner"),
         ({"http.uid": "-1"}, "invalid mode or owner"),
-        ({"http.header.accept": "x"}, "is not built in this engine"),
+        ({"http.header.range": "x"}, "is not built in this engine"),
     ],
 )
 def test_a_file_that_is_not_what_was_asked_for(daemon: Daemon, pages: str, attrs: dict[str, str], words: str) -> None:
@@ -151,7 +153,6 @@ def test_a_repository(daemon: Daemon, server: GitServer) -> None:
         ("git://example.com/a.git", {"git.moon": "1"}, "the attribute git.moon"),
         ("git://example.com/a.git", {"git.keepgitdir": "perhaps"}, "invalid git.keepgitdir"),
         ("git://example.com/a.git", {"git.mtime": "never"}, "invalid git.mtime"),
-        ("git://example.com/a.git", {"git.authtokensecret": "OTHER"}, "secret of another name"),
         ("git://example.com/a.git", {"git.fullurl": "ext::sh -c id"}, "invalid git address"),
         ("git://example.com/a.git", {"git.fullurl": "file:///etc"}, "invalid git address"),
         ("git://-example.com/a b", {}, "invalid git address"),
@@ -163,6 +164,20 @@ def test_a_repository_that_there_cannot_be(daemon: Daemon, identifier: str, attr
     source = writer.add({"source": {"identifier": identifier, "attrs": attrs}})
     with frontend(daemon) as asked, pytest.raises(EngineError, match=words):
         asked.solve(writer.definition(source))
+
+
+@pytest.mark.parametrize("attribute", ["git.authtokensecret", "git.authheadersecret"])
+def test_a_repository_that_a_secret_of_any_name_opens(daemon: Daemon, server: GitServer, attribute: str) -> None:
+    """The name with the host behind it comes first; what is asked about the source is asked with it too."""
+    server.repository("a").commit({"file": "one\n"})
+    server.token = "basic " + base64.b64encode(b"x-access-token:hush").decode()
+    value = b"hush" if attribute == "git.authtokensecret" else server.token.encode()
+    source = {"identifier": "git://x", "attrs": {"git.fullurl": server.url("a"), attribute: "mine"}}
+    for secrets in ({"mine": value}, {f"mine.127.0.0.1:{server.port}": value, "mine": b"wrong"}):
+        with giving(daemon, secrets) as id, frontend(daemon, Session=id) as asked:
+            writer = Writer()
+            assert asked.read(asked.solve(writer.definition(writer.add({"source": source}))), "/file") == b"one\n"
+            assert asked("ResolveSourceMeta", {"Source": source})["Git"]["Ref"]
 
 
 def test_what_is_asked_about_a_file(daemon: Daemon, pages: str) -> None:

@@ -8,7 +8,7 @@ import os
 import posixpath
 import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from engine.daemon.build.graph.work import Giver
 from engine.daemon.build.urls import is_url, repository
@@ -40,6 +40,7 @@ class Fetched:
     """A downloaded file, or the directory with the files of a git repository.
 
     name: what the file is called by its URL or its header; empty where neither tells a usable name
+    said: what its header calls it, empty where it does not
     directory: the scratch directory's descriptor; stored: the path of the file or directory in that directory
     """
 
@@ -47,6 +48,7 @@ class Fetched:
     name: str
     directory: int
     stored: str
+    said: str = ""
 
 
 def is_remote(text: str) -> bool:
@@ -94,20 +96,51 @@ def fetch(
             raise type(error)(f"{shown} failed: {error}") from error
     if keep_git_dir is not None:
         raise Invalid(f"{shown} failed: --keep-git-dir needs a git repository as its source")
+    found = download(url, checksum, scratch, progress, shown, check, loopback)
+    assert found is not None  # all of it is wanted
+    return found
+
+
+Needed = Callable[["remote.Remote"], bool]
+
+
+def _all(_answer: "remote.Remote") -> bool:
+    """The default of `needed`: the body is read."""
+    return True
+
+
+def download(
+    url: str,
+    checksum: str,
+    scratch: int,
+    progress: Callable[[int, int], None] | None = None,
+    shown: str = "ADD",
+    check: Callable[[], None] = _never,
+    loopback: bool = True,
+    headers: Mapping[str, str] | None = None,
+    needed: Needed = _all,
+) -> Fetched | None:
+    """Download the file at a URL as `fetch` does; None for one that is not needed. Raises as that does.
+
+    headers: of the request; needed: whether the body is to be read, by the head of the answer
+    """
     algorithm, _, wanted = checksum.partition(":")
     if checksum and (algorithm != "sha256" or len(wanted) != 64 or wanted.strip("0123456789abcdef")):
         raise Invalid(f"{shown} failed: invalid checksum {checksum!r}: it must be sha256: and 64 hexadecimal digits")
     try:
-        with remote.opened(url, check=check, loopback=loopback) as answer:
+        with remote.opened(url, check=check, loopback=loopback, headers=headers) as answer:
+            if not needed(answer):
+                return None
             stored = f"fetched-{time.monotonic_ns()}"
             total = _stored(answer, scratch, stored, progress)
-            name = _name(url, answer.header("Content-Disposition"))
+            said = disposed(answer)
+            name = of_path(url) or said
     except EngineError as error:
         check()
         raise type(error)(f"{shown} failed: {error}") from error
     if checksum and total != wanted:
         raise Invalid(f"{shown} failed: digest mismatch sha256:{total}: {checksum}")
-    return Fetched(url, name, scratch, stored)
+    return Fetched(url, name, scratch, stored, said)
 
 
 def _repository(
@@ -162,16 +195,23 @@ def _time(text: str) -> int:
         return 0
 
 
-def _name(url: str, disposition: str) -> str:
+def of_path(url: str) -> str:
+    """What the path of a URL calls the file, empty where it does not."""
     path = urllib.parse.unquote(urllib.parse.urlsplit(url).path)
-    name = _usable(path) if not path.endswith("/") else ""
-    if name or not disposition:
-        return name
+    return _usable(path) if not path.endswith("/") else ""
+
+
+def disposed(answer: "remote.Remote") -> str:
+    """What the header of an answer calls the file, empty where it does not."""
+    disposition = answer.header("Content-Disposition")
+    if not disposition:
+        return ""
     import email.message  # imported here, as an idle daemon needs it not
 
     message = email.message.Message()
     message["Content-Disposition"] = disposition
-    return _usable(message.get_filename() or "")
+    name = message.get_filename() or ""
+    return _usable(name) if not name.endswith("/") else ""
 
 
 def plain_name(url: str) -> str:

@@ -39,6 +39,7 @@ class GitAddress:
     ref: a branch, a tag, a commit or empty for the default branch; subdir: below the root, empty for the root
     checksum: what the commit begins with, or empty; by_commit: the checksum is the commit, and no ref is asked for
     keep_git_dir: None where the address does not say; commit_times: files get the time of the commit
+    header_secret, token_secret, agent: the client's, by their names; known_hosts: of ssh, empty where any host will do
     """
 
     remote: str
@@ -51,6 +52,10 @@ class GitAddress:
     submodules: bool = True
     commit_times: bool = False
     by_commit: bool = False
+    header_secret: str = field(default="GIT_AUTH_HEADER", repr=False)
+    token_secret: str = field(default="GIT_AUTH_TOKEN", repr=False)
+    agent: str = "default"
+    known_hosts: str = ""
     userinfo: str = field(default="", repr=False)
     _branch: str = field(default="", repr=False)
     _tag: str = field(default="", repr=False)

@@ -24,14 +24,20 @@ _SECONDS = 30 * 60
 _LOOK_SECONDS = 0.5
 _LARGEST_ANSWER = 4 << 20
 _LONGEST_ERROR = 4096
+
+
+def ssh(known_hosts: str = "") -> str:
+    """The command that git speaks ssh by. known_hosts: the file with the keys of hosts, empty where any host will do"""
+    checking = "yes" if known_hosts else "no"
+    files = f"-o UserKnownHostsFile={known_hosts or '/dev/null'} -o GlobalKnownHostsFile=/dev/null"
+    return f"ssh -F /dev/null -o StrictHostKeyChecking={checking} {files} -o BatchMode=yes"
+
+
 # git runs none of these, whatever a repository has in its files.
 _CONFIGURATION = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
-    (
-        "core.sshCommand",
-        "ssh -F /dev/null -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes",
-    ),
+    ("core.sshCommand", ssh()),
     ("protocol.allow", "never"),
     ("protocol.http.allow", "always"),
     ("protocol.https.allow", "always"),

@@ -111,8 +111,11 @@ def _local(source: ops.SourceOp, _vertex: Vertex, scope: Scope) -> Operation:
     return operation
 
 
-def _web(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
-    return websource.read(source["identifier"], source["attrs"])
+def _web(source: ops.SourceOp, _vertex: Vertex, scope: Scope) -> Operation:
+    operation = websource.read(source["identifier"], source["attrs"])
+    if operation.secret:
+        scope.captured.secret(operation.secret)
+    return operation
 
 
 def _git(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:

@@ -14,22 +14,18 @@ from engine.literals import BOOLEANS
 _SCHEME = "git://"
 _URL, _CHECKSUM, _KEEP = "git.fullurl", "git.checksum", "git.keepgitdir"
 _ALONE, _TIMES, _BY_COMMIT = "git.skipsubmodules", "git.mtime", "git.fetchbycommit"
-# The names under which this engine asks for what a repository wants, with the host's behind them or not.
-_SECRETS = {"git.authtokensecret": "GIT_AUTH_TOKEN", "git.authheadersecret": "GIT_AUTH_HEADER"}
-_AGENT, _ADVICE = "git.mountsshsock", "git.advice"
-_KNOWN = (_URL, _CHECKSUM, _KEEP, _ALONE, _TIMES, _BY_COMMIT, _AGENT, _ADVICE, *_SECRETS)
+# What the client gives: an agent, the keys of hosts, and the names of secrets, with a host's behind them or not.
+_AGENT, _HOSTS, _ADVICE = "git.mountsshsock", "git.knownsshhosts", "git.advice"
+_TOKEN, _HEADER = "git.authtokensecret", "git.authheadersecret"
+_KNOWN = (_URL, _CHECKSUM, _KEEP, _ALONE, _TIMES, _BY_COMMIT, _AGENT, _HOSTS, _ADVICE, _TOKEN, _HEADER)
 _SUFFIX = ".git"
 
 
 def read(identifier: str, attrs: Mapping[str, str], title: str = "") -> GitSource:
     """The operation of a source. Raises Invalid, NotBuilt."""
-    for key, value in attrs.items():
+    for key in attrs:
         if key not in _KNOWN:
             raise NotBuilt(f"the attribute {key} of a git repository is not built in this engine")
-        if key in _SECRETS and value.partition(".")[0] != _SECRETS[key]:
-            raise NotBuilt(f"a secret of another name than {_SECRETS[key]} for git is not built in this engine")
-    if attrs.get(_AGENT, "default") not in ("", "default"):
-        raise NotBuilt("another agent than the default one for git is not built in this engine")
     rest, _, fragment = identifier.removeprefix(_SCHEME).partition("#")
     address = _address(attrs.get(_URL) or f"https://{rest}", fragment)
     address.checksum = attrs.get(_CHECKSUM, "") or address.checksum
@@ -38,6 +34,10 @@ def read(identifier: str, attrs: Mapping[str, str], title: str = "") -> GitSourc
     if attrs.get(_TIMES, "checkout") not in ("checkout", "commit"):
         raise Invalid(f"invalid {_TIMES}: {attrs[_TIMES]}")
     address.commit_times = attrs.get(_TIMES) == "commit"
+    address.token_secret = attrs.get(_TOKEN) or address.token_secret
+    address.header_secret = attrs.get(_HEADER) or address.header_secret
+    address.agent = attrs.get(_AGENT) or address.agent
+    address.known_hosts = attrs.get(_HOSTS, "")
     return GitSource(address, _flag(attrs, _KEEP), title or identifier)
 
 

@@ -142,19 +142,22 @@ def _web(
     if request is not None and (request["Algo"] not in _ALGORITHMS or len(request["Suffix"]) > _LONGEST_SUFFIX):
         raise Invalid(f"unsupported checksum algorithm {request['Algo']}, or a suffix of more than {_LONGEST_SUFFIX}")
     scratch = job.workroom(engine).scratch
-    found = fetching.fetch(
+    session = sessions.find(job.asked["Session"]) if job.asked["Session"] else None
+    found = fetching.download(
         wanted.url,
         wanted.checksum,
         scratch,
         shown="http source",
         check=job.check,
         loopback=HOST_NETWORK in job.allowed,
+        headers=wanted.request(SessionGiver(session, job.check) if session is not None else None),
     )
+    assert found is not None  # all of it is wanted
     try:
         seconds = os.stat(found.stored, dir_fd=scratch).st_mtime_ns // 1_000_000_000
         told: gateway.ResolveSourceHTTPResponse = {
             "Checksum": _sum(scratch, found.stored, "sha256", b"", job),
-            "Filename": wanted.filename or found.name or websource.UNNAMED,
+            "Filename": wanted.name(found.said),
             "LastModified": {"seconds": seconds, "nanos": 0} if seconds else None,
         }
         if request is not None:

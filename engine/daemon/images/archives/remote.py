@@ -2,8 +2,8 @@
 
 Runs in the daemon, on the request's thread. All of it is bounded: the number of redirects is limited, a server that is
 silent for a minute or sends below a minimum rate is given up, and more bytes than allowed are refused. Errors have the
-words of Go's HTTP client. The only credentials that are sent are those of the URL. Other protocols, and files of
-the host, are not supported.
+words of Go's HTTP client. The only credentials that are sent are those of the URL, and of its headers. Other
+protocols, and files of the host, are not supported.
 """
 
 import base64
@@ -12,7 +12,7 @@ import http.client
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from engine.daemon.images.archives import weburl
 from engine.daemon.images.registry import transport
@@ -27,6 +27,8 @@ _KINDS = {400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound}
 _PIECE = 256 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 10
+_AUTHORIZATION, _CONDITION = "Authorization", "If-None-Match"
+NOT_MODIFIED = 304
 _ERROR_TEXT = 1024
 _TELL_SECONDS = 0.1
 _LOOK_SECONDS = 0.5
@@ -38,6 +40,7 @@ class Remote:
     """The body of an HTTP answer, to be read with `read(n)`.
 
     url: where the file was found after all redirects; size: the length that the server says, or None
+    status: of the answer
     most: the bytes that are allowed; progress: called with the bytes read so far
     Reading raises SystemFailure when the body breaks off, Invalid when it has more than `most` bytes.
     """
@@ -48,6 +51,7 @@ class Remote:
         self._progress = progress
         self.url = url
         self.size: int | None = answer.length
+        self.status = answer.status
         self.done = 0
 
     def header(self, name: str) -> str:
@@ -81,24 +85,28 @@ def opened(
     progress: Callable[[int], None] = _untold,
     check: Callable[[], None] = _never,
     loopback: bool = True,
+    headers: Mapping[str, str] | None = None,
 ) -> Iterator[Remote]:
     """The file at `url`, also through redirects. check: raises once nobody waits any more; a thread of its own asks it
 
     loopback: it may be on the host's loopback interface
+    headers: of the request; with If-None-Match the answer may be that nothing has changed
     Raises Invalid, SystemFailure, NotFound in words of Go's client, and what `check` raises.
     """
-    shown = url
+    shown, headers = url, dict(headers or {})
     with contextlib.closing(Transport(loopback=loopback)) as connections, _given_up(connections, check):
         for _ in range(_MOST_REDIRECTS):
-            answer = _get(connections, url)
+            answer = _get(connections, url, headers)
             place = answer.headers.get("Location")
             if answer.status not in _REDIRECTS or not place:
                 break
             url = transport.joined(url, place)
+            if not _is_within(urllib.parse.urlsplit(url).hostname, urllib.parse.urlsplit(shown).hostname):
+                headers.pop(_AUTHORIZATION, None)  # for no other host than the one that it is meant for, as with Go
             answer.close()
         else:
             raise SystemFailure(f'Get "{shown}": stopped after {_MOST_REDIRECTS} redirects')
-        if not 200 <= answer.status < 300:
+        if not 200 <= answer.status < 300 and (answer.status != NOT_MODIFIED or _CONDITION not in headers):
             raise _refused(shown, answer)
         # The body has no time limit as a whole, but has to come at a minimum rate.
         answer.paced.as_blob()
@@ -153,7 +161,11 @@ def told(url: str, progress: Callable[[Object], None]) -> Iterator[Remote]:
         yield source
 
 
-def _get(connections: Transport, url: str) -> Answer:
+def _is_within(host: str | None, asked: str | None) -> bool:
+    return host == asked or (host or "").endswith(f".{asked}")
+
+
+def _get(connections: Transport, url: str, more: Mapping[str, str]) -> Answer:
     url = weburl.normal(url)
     try:
         scheme, host, port, target = transport.split_url(url)
@@ -162,7 +174,7 @@ def _get(connections: Transport, url: str) -> Answer:
     try:
         origin = Origin(scheme, host, port)
         # A new connection for each request: unread bytes of one answer must not come before the next answer.
-        headers = {"Host": origin.netloc, "Connection": "close", **_authorization(url)}
+        headers = {"Host": origin.netloc, "Connection": "close", **_authorization(url), **more}
         return connections.send("GET", origin, target, headers)
     except ConnectFailure as error:
         raise SystemFailure(f'Get "{url}": {error}') from error
@@ -174,7 +186,7 @@ def _authorization(url: str) -> dict[str, str]:
     if not at:
         return {}
     name, _, password = (urllib.parse.unquote_to_bytes(part) for part in user.partition(":"))
-    return {"Authorization": f"Basic {base64.b64encode(name + b':' + password).decode()}"}
+    return {_AUTHORIZATION: f"Basic {base64.b64encode(name + b':' + password).decode()}"}
 
 
 def _refused(url: str, answer: Answer) -> EngineError:

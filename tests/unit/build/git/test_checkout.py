@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.daemon.build.git import checkout, gitaddress, gitprogram
+from engine.daemon.buildkit.llb import repositories
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure, Unavailable
 from tests.harness.gitserver import SECONDS, GitServer, serving
 from tests.harness.listening import until
@@ -35,15 +36,15 @@ def scratch(tmp_path: Path) -> Path:
 class Client:
     """A giver with these secrets, and the path of an agent."""
 
-    def __init__(self, secrets: dict[str, bytes] | None = None, agent: bool = False) -> None:
-        self.secrets, self.has_agent = secrets or {}, agent
+    def __init__(self, secrets: dict[str, bytes] | None = None, agent: bool = False, name: str = "default") -> None:
+        self.secrets, self.has_agent, self.name = secrets or {}, agent, name
 
     def secret(self, id: str) -> bytes | None:
         return self.secrets.get(id)
 
     @contextlib.contextmanager
     def agent(self, id: str, path: str) -> Iterator[bool]:
-        assert id == "default"
+        assert id == self.name
         if self.has_agent:
             Path(path).touch()
         yield self.has_agent
@@ -206,8 +207,40 @@ def test_ssh_is_spoken_with_the_clients_agent(
     ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     assert files(fetched(scratch, "git@host.example:a.git", Client(agent=True))) == {"one": "1"}
-    assert "git@host.example" in (tmp_path / "words").read_text().split()
+    words = (tmp_path / "words").read_text().split()
+    assert "git@host.example" in words and "StrictHostKeyChecking=no" in words
     assert (tmp_path / "agent").read_text().strip().endswith("/agent")
+
+
+def test_ssh_is_spoken_with_hosts_that_a_graph_knows_and_with_the_agent_that_it_names(
+    server: GitServer, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys lie in a file that is gone afterwards."""
+    server.repository("a").commit({"one": "1"})
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    ssh = programs / "ssh"
+    ssh.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/words\n'
+        f'for word; do case $word in UserKnownHostsFile=*) cp "${{word#*=}}" {tmp_path}/known;; esac; done\n'
+        f"for last; do :; done\ncd {server.place}\nexport GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory"
+        ' GIT_CONFIG_VALUE_0="*"\neval "$last"\n'
+    )
+    ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    attrs = {
+        "git.fullurl": "git@host.example:a.git",
+        "git.knownsshhosts": "host.example key\n",
+        "git.mountsshsock": "me",
+    }
+    address = repositories.read("git://host.example/a.git", attrs).address
+    client = Client(agent=True, name="me")
+    resolved = checkout.resolve(address, str(scratch), client, lambda: None)
+    assert files(checkout.check_out(address, resolved, str(scratch), client, lambda: None, False)) == {"one": "1"}
+    words = (tmp_path / "words").read_text().split()
+    assert "StrictHostKeyChecking=yes" in words and (tmp_path / "known").read_text() == "host.example key\n"
+    (place,) = (word.partition("=")[2] for word in words if word.startswith("UserKnownHostsFile="))
+    assert not os.path.exists(place)
 
 
 def test_without_git_the_host_says_so(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
