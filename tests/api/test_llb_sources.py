@@ -216,20 +216,57 @@ def test_what_is_asked_about_a_repository(daemon: Daemon, server: GitServer) -> 
             asked("ResolveSourceMeta", {"Source": source, "Git": {"ReturnObject": True}})
 
 
+@contextlib.contextmanager
+def storing(daemon: Daemon, blobs: dict[str, bytes]) -> Iterator[str]:
+    """The id of a session whose client has a content store with these blobs."""
+
+    def read(call: Call[content.ReadContentRequest, content.ReadContentResponse]) -> None:
+        call.send({"data": blobs[call.one()["digest"]]})
+
+    id = uuid.uuid4().hex
+    served = {methods.CONTENT + "Read": Method(content.ReadContentRequest, content.ReadContentResponse, read)}
+    with running(dial(daemon, "/session", f"{UPGRADE}X-Docker-Expose-Session-Uuid: {id}\r\n"), False, served):
+        yield id
+
+
+@pytest.mark.parametrize("scheme", ["docker-image+blob", "oci-layout+blob"])
+def test_a_blob_is_a_file(daemon: Daemon, registry: Registry, scheme: str) -> None:
+    """It has the digest's name and no rights for others, or what the graph says."""
+    data, name = uuid.uuid4().bytes, f"blobs/{uuid.uuid4().hex}"
+    registry.push_blob(name, data)
+    digest = digest_of(data)
+    with storing(daemon, {digest: data, digest_of(b"other"): b"x"}) as id, frontend(daemon, Session=id) as asked:
+
+        def made(digest: str, attrs: dict[str, str]) -> str:
+            place = f"{registry.address}/{name}" if scheme.startswith("docker") else "there"
+            writer = Writer()
+            source = writer.add({"source": {"identifier": f"{scheme}://{place}@{digest}", "attrs": attrs}})
+            return asked.solve(writer.definition(source), Evaluate=True)
+
+        ref = made(digest, {})
+        (found,) = asked("ReadDir", {"Ref": ref, "DirPath": "/"})["entries"]
+        assert (found["path"], found["mode"] & 0o777) == (digest.partition(":")[2], 0o600)
+        assert asked.read(ref, f"/{found['path']}") == data
+        said = {"http.filename": "f", "http.perm": "0644", "http.uid": "7", "http.gid": "8"}
+        (found,) = asked("ReadDir", {"Ref": made(digest, said), "DirPath": "/"})["entries"]
+        assert (found["path"], found["mode"] & 0o777, found["uid"], found["gid"]) == ("f", 0o644, 7, 8)
+        for wrong, attrs, words in (
+            (digest_of(b"other"), {}, "other content|not found|unknown"),
+            ("sha256:1", {}, "invalid"),
+            (digest, {"http.checksum": "x"}, "of a blob is not built"),
+        ):
+            with pytest.raises(EngineError, match=words):
+                made(wrong, attrs)
+
+
 def test_what_is_asked_about_an_image_of_a_client(daemon: Daemon) -> None:
     """An image in a content store that the client's session serves, of which no layer is read."""
     config = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": []}}).encode()
     part = {"mediaType": OCI_CONFIG, "digest": digest_of(config), "size": len(config)}
     manifest = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": part, "layers": []}).encode()
     blobs = {digest_of(data): data for data in (config, manifest)}
-
-    def read(call: Call[content.ReadContentRequest, content.ReadContentResponse]) -> None:
-        call.send({"data": blobs[call.one()["digest"]]})
-
-    id, image = uuid.uuid4().hex, digest_of(manifest)
-    head = f"{UPGRADE}X-Docker-Expose-Session-Uuid: {id}\r\n"
-    served = {methods.CONTENT + "Read": Method(content.ReadContentRequest, content.ReadContentResponse, read)}
-    with running(dial(daemon, "/session", head), False, served), frontend(daemon, Session=id) as asked:
+    image = digest_of(manifest)
+    with storing(daemon, blobs) as id, frontend(daemon, Session=id) as asked:
         op = {"identifier": f"oci-layout://x/y@{image}", "attrs": {"oci.store": "s"}}
         told = asked("ResolveSourceMeta", {"Source": op})["Image"]
         assert (told["Digest"], json.loads(told["Config"])["os"]) == (image, "linux")

@@ -289,6 +289,7 @@ def test_an_image_with_times_set_back_runs(buildx: Building, docker: Client, tag
         ("type=image,name=x,compression=lzma", "unsupported layer compression type lzma"),
         ("type=image,name=x,compression=gzip,compression-level=77", "invalid compression level 77"),
         ("type=image,name=x,push=maybe", "non-bool value"),
+        ("type=image,name=x,compression=zstd,oci-mediatypes=false", 'conflicts with "oci-mediatypes=false"'),
         ("type=image,name=x,nothing-that-is-known=1", "nothing-that-is-known"),
         ("type=image,name=UPPER", "lowercase"),
         ("type=made-up", "made-up"),

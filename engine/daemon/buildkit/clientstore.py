@@ -76,7 +76,7 @@ class ClientStore:
     def read(self, digest: str, limit: int) -> bytes:
         """All of a small blob. Raises NotFound, Unavailable, Invalid for one that is too large or is another."""
         data = bytearray()
-        for piece in self._pieces(digest):
+        for piece in self.pieces(digest):
             data += piece
             if len(data) > limit:
                 raise Invalid(f"{digest} is larger than the {limit} bytes allowed")
@@ -86,7 +86,7 @@ class ClientStore:
 
     def fetch(self, digest: str, size: int, into: Incoming) -> None:
         """Read a blob of this size; the caller keeps it. Raises NotFound, Unavailable, Invalid where it is another."""
-        with contextlib.closing(self._pieces(digest)) as pieces:
+        with contextlib.closing(self.pieces(digest)) as pieces:
             for piece in pieces:
                 if into.size + len(piece) > size:
                     break
@@ -94,7 +94,8 @@ class ClientStore:
         if into.size != size or into.digest != digest:
             raise Invalid(f"the client's content store has other content for {digest}")
 
-    def _pieces(self, digest: str) -> Generator[bytes, None, None]:
+    def pieces(self, digest: str) -> Generator[bytes, None, None]:
+        """The bytes of a blob, as they come. Raises NotFound, Unavailable."""
         path = methods.CONTENT + "Read"
         asked, answer = messages.ReadContentRequest, messages.ReadContentResponse
         with Outgoing[messages.ReadContentRequest, messages.ReadContentResponse](

@@ -138,6 +138,13 @@ def test_any_document_ends_in_words(document: object) -> None:
         pass
 
 
+def test_a_client_may_tidy_its_directory_afterwards() -> None:
+    """Which is its own doing: the daemon is told of it, and writes the same."""
+    asked = protobuf.decode(SolveRequest, b"")
+    asked["Cache"] = {"Exports": [{"Type": "local", "Attrs": {"dest": "d", "reset": "true"}}]}
+    assert caching.targets_of(asked)
+
+
 @pytest.mark.parametrize("kind", ["gha", "s3", "azblob"])
 def test_what_is_not_built_is_named(kind: str) -> None:
     asked = protobuf.decode(SolveRequest, b"")

@@ -170,6 +170,7 @@ class LocalCache(_Whole):
         if not self._place:
             raise Invalid("a local cache needs a dest")
         attrs.text("tag")  # under which the client notes what it is told
+        attrs.flag("reset")  # by which the client removes afterwards what no cache in its directory names
         super().__init__(attrs)
 
     def export(self, work: CacheWork) -> dict[str, str]:

@@ -9,6 +9,7 @@ from engine.daemon.build import merging
 from engine.daemon.build.graph.node import Input, Node, Operation
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.buildkit.llb import (
+    blobsource,
     execution,
     filechanges,
     imagesource,
@@ -126,6 +127,10 @@ def _layout(source: ops.SourceOp, vertex: Vertex, scope: Scope) -> Operation:
     return laidout.read(source["identifier"], source["attrs"], scope.session, platform_of(vertex, scope))
 
 
+def _blob(source: ops.SourceOp, _vertex: Vertex, scope: Scope) -> Operation:
+    return blobsource.read(source["identifier"], source["attrs"], scope.session, scope.credentials)
+
+
 def _result(source: ops.SourceOp, _vertex: Vertex, _scope: Scope) -> Operation:
     if source["attrs"]:
         raise Invalid("a result has no attributes")
@@ -139,6 +144,7 @@ _SOURCES: dict[str, Callable[[ops.SourceOp, Vertex, Scope], Operation]] = {
     "oci-layout": _layout,
     "http": _web,
     "https": _web,
+    **dict.fromkeys(blobsource.SCHEMES, _blob),
     references.NAMED.removesuffix("://"): _result,
 }
 

@@ -30,7 +30,9 @@ _MOST_MODE, _MOST_ID = 0o7777, (1 << 32) - 2
 _MODE = 0o600
 _CHECKSUM, _NAME, _PERMISSIONS, _USER, _GROUP = "http.checksum", "http.filename", "http.perm", "http.uid", "http.gid"
 _SECRET, _HEADER = "http.authheadersecret", "http.header."
-_KNOWN = (_CHECKSUM, _NAME, _PERMISSIONS, _USER, _GROUP, _SECRET)
+OF_FILES = (_NAME, _PERMISSIONS, _USER, _GROUP)
+"""The attributes that say how the file is to be."""
+_KNOWN = (_CHECKSUM, _SECRET, *OF_FILES)
 _HEADERS = {"accept": "Accept", "user-agent": "User-Agent"}
 # Secrets that a client may have for a host, by their names, and what stands before each in the field of the request.
 _OF_HOSTS = {"HTTP_AUTH_HEADER_": "", "HTTP_AUTH_TOKEN_": "Bearer "}
@@ -108,7 +110,7 @@ class WebSource:
             tree = found[0]
         else:
             try:
-                tree = layered.tree(work.keeper, self._chunks(fetched), work.check)
+                tree = layered.tree(work.keeper, self.chunks(fetched), work.check)
             finally:
                 os.unlink(fetched.stored, dir_fd=fetched.directory)
         for etag, identity in told:
@@ -173,7 +175,9 @@ class WebSource:
         """The name of the file. said: what its server calls it"""
         return self.filename or said or fetching.of_path(self.url) or UNNAMED
 
-    def _chunks(self, fetched: Fetched) -> Iterator[Chunk]:
+    def chunks(self, fetched: Fetched) -> Iterator[Chunk]:
+        """The archive of the file alone, as it is to be."""
+
         def shown(found: os.stat_result) -> os.stat_result:
             seconds = found.st_mtime_ns // 1_000_000_000
             mode = stat.S_IFREG | self.mode
