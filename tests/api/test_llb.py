@@ -307,11 +307,6 @@ def test_what_is_not_built_is_said(daemon: Daemon) -> None:
         refused(caught, grpc.INVALID_ARGUMENT, "both Definition and Frontend")
 
 
-def other_order(writer: Writer) -> Made:
-    one, two = (directory_of(writer, name) for name in ("one", "two"))
-    return writer.add({"merge": {"inputs": [{"input": 1}, {"input": 0}]}}, one, two)
-
-
 def part_as_root(writer: Writer) -> Made:
     root: ops.Mount = {"input": 0, "dest": "/", "selector": "bin", "output": 0}
     return writer.add({"exec": {"meta": {"args": ["/busybox"], "cwd": "/"}, "mounts": [root]}}, writer.image(IMAGE))
@@ -334,7 +329,6 @@ def directory_of(writer: Writer, name: str) -> Made:
 @pytest.mark.parametrize(
     ("write", "words"),
     [
-        (other_order, "a merge whose inputs stand in another order"),
         (part_as_root, "a part of a tree as the root of a command"),
         (other_builder, "a build by another builder than that of graphs"),
         (other_worker, "constraints that choose a worker"),

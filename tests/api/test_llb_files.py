@@ -220,6 +220,9 @@ def test_trees_are_laid_over_each_other(daemon: Daemon) -> None:
     with frontend(daemon) as asked:
         ref = made(asked, writer, merged)
         assert asked.names(ref, "/") == ["both", "one", "two"] and asked.read(ref, "/both") == b"2"
+        other = writer.add({"merge": {"inputs": [{"input": 1}, {"input": -1}, {"input": 0}]}}, one, two, two)
+        ref = made(asked, writer, other)
+        assert asked.names(ref, "/") == ["both", "one", "two"] and asked.read(ref, "/both") == b"1"
 
 
 @pytest.mark.parametrize("related", [True, False])

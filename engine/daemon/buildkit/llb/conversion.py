@@ -75,6 +75,8 @@ def convert(graph: Graph, scope: Scope) -> Input | None:
             node, made = execution.convert(vertex, given, names[-1])
             execution.capture(vertex, scope.captured)
         else:
+            if (merge := vertex.op["merge"]) is not None:
+                given = [given[each["input"]] for each in merge["inputs"] if each["input"] != wellformed.EMPTY]
             node = Node(_KINDS[kind](vertex, scope), given, names[-1], vertex.metadata["ignore_cache"])
             made = [node.output(index) for index in range(wellformed.outputs(vertex.op))]
         scope.met(node, vertex.digest)
@@ -153,10 +155,7 @@ def _file(vertex: Vertex, _scope: Scope) -> Operation:
     return filechanges.convert(vertex, "file")
 
 
-def _merge(vertex: Vertex, _scope: Scope) -> Operation:
-    merge = vertex.op["merge"]
-    if merge is None or [each["input"] for each in merge["inputs"]] != list(range(len(vertex.inputs))):
-        raise NotBuilt("a merge whose inputs stand in another order is not built in this engine")
+def _merge(_vertex: Vertex, _scope: Scope) -> Operation:
     return merging.Merging("merge")
 
 
