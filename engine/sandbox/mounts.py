@@ -222,7 +222,7 @@ def add(root_fd: int, mount: Mount, source_fd: int = -1) -> None:
 
 
 def failure(mount: Mount, error: OSError, text: str) -> Exception:
-    """The exception: Refusal for a directory where a file is, or the reverse, as dockerd sees it; else SystemFailure."""
+    """The exception: Refusal for a directory where a file is, or the reverse, with dockerd; else SystemFailure."""
     if error.errno == errno.ENOTDIR:
         return Refusal(error.errno, f"{text}: {_VICE_VERSA}", _NOT_THE_TYPE)
     return SystemFailure(text)
