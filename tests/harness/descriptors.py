@@ -2,8 +2,12 @@
 
 import contextlib
 import os
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+
+_SECONDS = 5.0  # for what another thread has open for a moment
 
 
 def open_links(pid: int) -> list[str]:
@@ -19,6 +23,17 @@ def open_links(pid: int) -> list[str]:
 def all_open() -> Counter[str]:
     """All that this process has open: a pipe's name is its own, whatever number another thread's descriptor has."""
     return Counter(open_links(os.getpid()))
+
+
+@contextlib.contextmanager
+def none_left(most: int = 0) -> Iterator[None]:
+    """What is opened within the `with` is closed at its end, all but `most`; others may close theirs meanwhile."""
+    before = all_open()
+    yield
+    end = time.monotonic() + _SECONDS
+    while (more := all_open() - before).total() > most:
+        assert time.monotonic() < end, more
+        time.sleep(0.01)
 
 
 def open_below(directory: Path) -> int:

@@ -15,6 +15,7 @@ from engine.resolver import nat, redirect
 from engine.resolver.forward import Forwarder
 from engine.resolver.loop import Loop
 from engine.resolver.served import Served
+from tests.harness.descriptors import none_left
 from tests.network.resolving import Box
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -181,11 +182,10 @@ def test_without_nf_tables_the_port_itself_is_taken_and_a_port_that_is_taken_is_
     monkeypatch.setattr(nat, "lead", unsupported)
     monkeypatch.setattr(Served, "_lacking", False)
     loop = Loop(lambda: True)
-    before = len(os.listdir("/proc/self/fd"))
-    first = served(box, loop)
-    with box.socket() as client:
-        client.connect(("127.0.0.11", 53))
-        with pytest.raises(OSError, match="Protocol not supported"):
-            served(box, loop)
-    first.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    with none_left():
+        first = served(box, loop)
+        with box.socket() as client:
+            client.connect(("127.0.0.11", 53))
+            with pytest.raises(OSError, match="Protocol not supported"):
+                served(box, loop)
+        first.close()

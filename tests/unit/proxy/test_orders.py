@@ -17,6 +17,7 @@ import _muxer
 from engine.dataclass import replace
 from engine.wire import endpoint, leads
 from engine.wire.leads import Lead, Word
+from tests.harness.descriptors import none_left
 from tests.unit.proxy.carrier import PATIENCE, WEB, Carrier, client, host, lead_to, process, server
 from tests.unit.proxy.test_streams import EXAMPLES
 
@@ -130,14 +131,13 @@ def test_what_is_no_socket_of_that_kind_is_refused(carry: Callable[..., Carrier]
     carrier = carry()
     with host() as good, host(socket.SOCK_DGRAM) as datagrams, open("/dev/null") as file:
         unix = socket.socket(socket.AF_UNIX)
-        before = len(os.listdir("/proc/self/fd"))
-        for wrong in (datagrams, file, unix):
-            assert carrier.lead([(good, NOWHERE), (wrong, NOWHERE)]) == errno.EINVAL
-        told = leads.pack(Word(leads.LEADS, WEB, 1, leads=(NOWHERE,)))
-        assert carrier.say(told, (good.fileno(),)).number == errno.EINVAL
-        assert carrier.say(told, (good.fileno(),) * 3).number == errno.EINVAL
-        assert carrier.ask(Word(leads.TELLS)).number == errno.ENOENT
-        assert len(os.listdir("/proc/self/fd")) == before
+        with none_left():
+            for wrong in (datagrams, file, unix):
+                assert carrier.lead([(good, NOWHERE), (wrong, NOWHERE)]) == errno.EINVAL
+            told = leads.pack(Word(leads.LEADS, WEB, 1, leads=(NOWHERE,)))
+            assert carrier.say(told, (good.fileno(),)).number == errno.EINVAL
+            assert carrier.say(told, (good.fileno(),) * 3).number == errno.EINVAL
+            assert carrier.ask(Word(leads.TELLS)).number == errno.ENOENT
         unix.close()
 
 

@@ -15,6 +15,7 @@ from engine.daemon.images.layers import unpack as layers
 from engine.daemon.tar import trees
 from engine.errors import EngineError, Invalid
 from tests.harness.amounts import examples
+from tests.harness.descriptors import all_open
 from tests.unit.images import hostile
 from tests.unit.images.made import archive, directory, link, member, symlink
 
@@ -85,7 +86,7 @@ def unpacked(top, data, size, way, overlay):
     """What comes of it one way: the result or the refusal, and the tree."""
     top.mkdir()
     fd = os.open(top, os.O_RDONLY)
-    before = len(os.listdir("/proc/self/fd"))
+    before = all_open()
     trees.choose(way)
     try:
         told = layers.unpack(io.BufferedReader(Pieces(data, size), 4096), fd, overlay=overlay)
@@ -94,7 +95,7 @@ def unpacked(top, data, size, way, overlay):
         return (type(error), str(error)), {path: shown[:4] + shown[5:] for path, shown in described(top).items()}
     finally:
         trees.choose("python")
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert not all_open() - before
         os.close(fd)
     return told, described(top)
 
