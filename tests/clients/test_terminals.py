@@ -273,3 +273,20 @@ def test_control_c_ends_a_build(spawn: Callable, buildx: Building) -> None:
     while buildx.daemon.request("GET", "/containers/json").json():
         assert time.monotonic() < end, "the container of the step is still there"
         time.sleep(0.05)
+
+
+def test_what_a_failed_step_has_left_is_looked_at(spawn: Callable, buildx: Building) -> None:
+    """buildx makes a container of it, in which a shell runs. Nothing stays once the client has gone."""
+    buildx.write("RUN echo le''ft > /file; exit 3")
+    environment = {**buildx.environment, "BUILDX_EXPERIMENTAL": "1"}
+    words = ("buildx", "debug", "--invoke=/bin/sh", "build", ".")
+    child = spawn(*words, env=environment, cwd=str(buildx.place))
+    child.expect_exact("did not complete successfully: exit code: 3")
+    child.expect_exact("# ")
+    child.sendline("cat /file")
+    child.expect("left\r+\n")
+    child.close(force=True)
+    end = time.monotonic() + SECONDS
+    while buildx.daemon.request("GET", "/containers/json?all=1").json():
+        assert time.monotonic() < end, "a container is still there"
+        time.sleep(0.05)

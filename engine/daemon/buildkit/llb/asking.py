@@ -4,7 +4,7 @@ Runs on the threads of the frontends' calls.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from engine.daemon.buildkit import failures, frontend, wishes
 from engine.daemon.buildkit.contextfinding import Inputs
@@ -14,10 +14,17 @@ from engine.daemon.buildkit.llb.imagefrontend import Serve
 from engine.daemon.buildkit.llb.references import Reference
 from engine.daemon.buildkit.llb.returned import Answer
 from engine.daemon.buildkit.messages import ops
-from engine.daemon.buildkit.outcome import Outcome, Tree
+from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.buildkit.syntaxes import OtherFrontend
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid, NotBuilt
+from engine.late import TYPE_CHECKING, late
+from engine.protocols import grpc
+
+if TYPE_CHECKING:  # few commands fail
+    from engine.daemon.buildkit.llb import failedsteps
+else:
+    failedsteps = late("engine.daemon.buildkit.llb.failedsteps")
 
 _COMMAND_LINE = "cmdline"  # the option by which a frontend learns how a file has asked for it
 
@@ -57,18 +64,23 @@ def solve(
     except OtherFrontend as other:
         asked = {**options, imagefrontend.SOURCE: other.source, _COMMAND_LINE: other.words}
         return imagefrontend.solve(engine, job, asked, inputs, serve, depth)
+    except grpc.Failed as error:
+        if failedsteps.step_of(error) is None:
+            raise
+        return Answer(_held(job, references.failed(error)))  # told by who needs the files, as BuildKit's clients expect
 
 
 def _promised(job: Job, outcome: Outcome) -> Answer:
     """Promises of trees that are there already."""
-    found = [_reference(job, tree) for tree in outcome.trees]
+    found = [_held(job, references.promised(tree)) for tree in outcome.trees]
     if outcome.several:
         names = [tree.platform_id for tree in outcome.trees]
         return Answer(None, dict(zip(names, found, strict=True)), outcome.metadata)
     return Answer(found[0] if found else None, {}, outcome.metadata)
 
 
-def _reference(job: Job, tree: Tree) -> Reference:
-    made, forget = references.promised(tree)
+def _held(job: Job, promised: tuple[Reference, Callable[[], None]]) -> Reference:
+    """The reference, which ends with the build."""
+    made, forget = promised
     job.held.callback(forget)
     return made

@@ -26,7 +26,7 @@ _DEEPEST = 8
 
 def offered(error: grpc.Failed, references: References) -> grpc.Failed:
     """The failure of a call, with ids among these references where a command has failed and can be looked at."""
-    step = _step(error)
+    step = step_of(error)
     if step is None:
         return error
     status = protobuf.decode(Status, error.status.details)
@@ -39,7 +39,8 @@ def offered(error: grpc.Failed, references: References) -> grpc.Failed:
     return grpc.Failed(grpc.Status(error.status.code, error.status.words, protobuf.encode(Status, status)))
 
 
-def _step(error: BaseException | None) -> StepFailed | None:
+def step_of(error: BaseException | None) -> StepFailed | None:
+    """The failure of a command that can be looked at, which an error comes from; None for any other."""
     for _ in range(_DEEPEST):
         if error is None or isinstance(error, StepFailed):
             return error

@@ -8,11 +8,14 @@ names is held for a look or a change.
 import os
 import threading
 from collections.abc import Callable
+from typing import NoReturn
 
 from engine.daemon.buildkit.llb import definition
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.outcome import Tree
-from engine.errors import Invalid, NotFound
+from engine.daemon.images import platform as platforms
+from engine.daemon.images.platform import Platform
+from engine.errors import EngineError, Invalid, NotFound
 from engine.protocols import protobuf
 
 NAMED = "engine-result://"
@@ -65,8 +68,21 @@ _named: dict[str, Reference] = {}  # guarded by `_changed`
 
 def promised(tree: Tree) -> tuple[Reference, Callable[[], None]]:
     """A reference to a tree that is there, and the function that ends it: with the build that keeps the tree."""
+    return _registered(tree.platform, lambda: tree)
+
+
+def failed(error: EngineError) -> tuple[Reference, Callable[[], None]]:
+    """A reference to a tree whose making has failed, which whoever needs the tree is told then, and what ends it."""
+
+    def fail() -> NoReturn:
+        raise error
+
+    return _registered(platforms.host(), fail)
+
+
+def _registered(platform: Platform, make: Callable[[], Tree]) -> tuple[Reference, Callable[[], None]]:
     token = os.urandom(16).hex()
-    reference = Reference(_definition(token, tree), lambda: tree)
+    reference = Reference(_definition(token, platform), make)
     with _changed:
         _named[token] = reference
 
@@ -86,9 +102,8 @@ def named(identifier: str) -> Reference:
     return found
 
 
-def _definition(token: str, tree: Tree) -> ops.Definition:
+def _definition(token: str, platform: Platform) -> ops.Definition:
     """A graph of one source."""
-    platform = tree.platform
     source: ops.Op = {
         "source": {"identifier": NAMED + token, "attrs": {}},
         "platform": {"Architecture": platform.architecture, "OS": platform.os, "Variant": platform.variant},
