@@ -190,6 +190,8 @@ def _config(tree: Tree, layers: Sequence[Blob], base: Object, epoch: int | None,
             config["created"] = moment
     if history != config.get("history", []):
         config["history"] = history
+    if not layers and not history:  # as Go writes what there is not
+        config |= {"history": None, "created": config.get("created")}
     if cached is not None:
         config[_INLINE_CACHE] = base64.b64encode(cached).decode()
     return config

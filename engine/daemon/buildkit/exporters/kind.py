@@ -77,8 +77,6 @@ def wish_of(attrs: Attrs, inline: bool) -> Wish:
         attrs.flag("prefer-nondist-layers"),
     )
     layers.check()
-    if layers.form == "zstd" and not oci:
-        raise Invalid('exporter option "compression=zstd" conflicts with "oci-mediatypes=false"')
     artifact = attrs.flag("oci-artifact")
     if artifact and not oci:
         raise Invalid('exporter option "oci-artifact=true" conflicts with "oci-mediatypes=false"')

@@ -120,11 +120,13 @@ def outcome(answer: Answer) -> Outcome:
     metadata = dict(answer.metadata)
     named = _platforms(metadata)
     if not answer.several:
+        if len(named) > 1:
+            raise Invalid("cannot export multiple platforms without multi-platform enabled")
         tree = _complete(answer.one, _config(metadata, ""), next(iter(named.items()), None))
         _check_names(answer, [tree.platform_id])
         return Outcome((_brought(tree, answer),), metadata)
     if not named:
-        raise Invalid("unable to export multiple refs, missing platforms mapping")
+        raise Invalid("build result contains multiple refs without platforms mapping")
     for id in named:
         if id not in answer.several:
             raise Invalid(f"failed to find ref for ID {id[:100]}")
@@ -210,7 +212,7 @@ def _configured(tree: Tree, config: bytes | None, platform: Platform | None) -> 
     if tree.config and (config is None or config == documents.dump(tree.config)):
         return tree
     default = platform or tree.platform
-    given = documents.load(config, CONFIG) if config else {"config": {"Env": [_PATH]}}
+    given = documents.load(config, CONFIG) if config else {"config": {"Env": [_PATH], "WorkingDir": "/"}}
     diff_ids = [part.layer.diff_id for part in tree.parts]
     document = {
         **given,
