@@ -10,9 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 import _muxer
+from engine.daemon.buildkit import methods
 from tests.api import building
 from tests.api.networking import subnet
 from tests.harness import execs, inplace, traps, users
@@ -21,6 +23,7 @@ from tests.harness.descriptors import open_links
 from tests.harness.fixtures import World, running
 from tests.harness.http import Connection
 from tests.harness.listening import until
+from tests.harness.pace import patient
 from tests.harness.sleeping import Listening
 from tests.harness.users import UID
 
@@ -362,6 +365,22 @@ def test_a_start_from_the_file_takes_about_as_long_as_from_a_clone(world: World,
             daemon.stop()
     print({kind: f"{min(times) * 1000:.0f} ms" for kind, times in spent.items()})
     assert min(spent["file"]) < 1.8 * min(spent["clone"]), spent
+
+
+@pytest.mark.alone
+def test_buildkit_s_first_answer_from_the_file_needs_few_modules(world: World, file: Path) -> None:
+    """They have no code in the file; what builds is loaded by the first build."""
+    spent = []
+    for _ in range(3):
+        daemon = Packed(world.directory(), world.namespaces)
+        daemon.file = file
+        with running(daemon):
+            began = time.monotonic()
+            with grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+                channel.unary_unary(methods.CONTROL + "ListWorkers", bytes, bytes)(b"", timeout=60)
+            spent.append(time.monotonic() - began)
+    print([f"{each * 1000:.0f} ms" for each in spent])
+    assert min(spent) < patient(0.3), spent
 
 
 # Whatever is no file system of the kernel's own can be written to in the daemon's directory and nowhere else.

@@ -15,7 +15,7 @@ LONG = patient(20)  # seconds within which it ends on any machine
 @contextlib.contextmanager
 def running(peer: socket.socket, client: bool, methods: dict[str, Method] | None = None) -> Iterator[Link]:
     """The link, which is over at the end. client: this end opens the calls; methods: what it serves, by their paths"""
-    link = Link(peer, client, Server(methods or {}).accept)
+    link = Link(peer, client, Server((methods or {}).get).accept)
     thread = threading.Thread(target=link.run)
     thread.start()
     try:

@@ -17,7 +17,6 @@ from engine.daemon.buildkit import (
     entitlements,
     exporting,
     failures,
-    fieldfilters,
     frontend,
     historyservice,
     jobs,
@@ -25,13 +24,11 @@ from engine.daemon.buildkit import (
     recording,
     sessions,
     usageservice,
-    workers,
 )
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.llb import asking, returned
 from engine.daemon.buildkit.messages import control
-from engine.daemon.buildkit.messages.worker import WorkerRecord
 from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.buildkit.serving import Call
 from engine.daemon.parts import DaemonParts
@@ -40,27 +37,6 @@ from engine.errors import EngineError, Invalid, NotBuilt
 
 _PIECE = 32 * 1024
 _LONGEST_REF = 256
-
-
-def list_workers(engine: DaemonParts, call: Call[control.ListWorkersRequest, control.ListWorkersResponse]) -> None:
-    """The one worker that there is, if the client's filters choose it."""
-    chosen = fieldfilters.compiled(call.one()["filter"])
-    record = workers.record(engine)
-    call.send({"record": [record] if chosen(lambda path: _worker_field(record, path)) else []})
-
-
-def _worker_field(record: WorkerRecord, path: tuple[str, ...]) -> str | None:
-    if path == ("id",):
-        return record["ID"]
-    if path[0] == "labels" and len(path) > 1:
-        return record["Labels"].get(".".join(path[1:]))
-    return None
-
-
-def info(_engine: DaemonParts, call: Call[control.InfoRequest, control.InfoResponse]) -> None:
-    """Whose API this is."""
-    call.one()
-    call.send({"buildkitVersion": workers.VERSION})
 
 
 def session(_engine: DaemonParts, call: Call[control.BytesMessage, control.BytesMessage]) -> None:
@@ -206,8 +182,6 @@ def _result(engine: DaemonParts, job: Job) -> Outcome:
 
 
 _METHODS: dict[str, Callable[[DaemonParts, Any], None]] = {
-    methods.CONTROL + "ListWorkers": list_workers,
-    methods.CONTROL + "Info": info,
     methods.CONTROL + "Session": session,
     methods.CONTROL + "Status": status,
     methods.CONTROL + "Solve": solve,

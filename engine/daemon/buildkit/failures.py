@@ -10,9 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from engine.daemon.buildkit.faultwords import words_of
-from engine.daemon.buildkit.jobs import Cancelled
 from engine.daemon.buildkit.messages.known import AnyMessage, Status
-from engine.daemon.buildkit.serving import status_of
+from engine.daemon.buildkit.serving import Cancelled, status_of
 from engine.daemon.buildkit.subrequests.excerpts import ranges
 from engine.daemon.buildkit.subrequests.source import Source
 from engine.daemon.buildkit.syntaxes import OtherFrontend

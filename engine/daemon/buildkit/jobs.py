@@ -23,6 +23,7 @@ from engine.daemon.buildkit.messages.control import CacheOptionsEntry, SolveRequ
 from engine.daemon.buildkit.messages.gateway import Result
 from engine.daemon.buildkit.progress import Progress
 from engine.daemon.buildkit.provenance.captured import Captured
+from engine.daemon.buildkit.serving import Cancelled
 from engine.daemon.buildkit.workroom import Workroom
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass, field
@@ -44,10 +45,6 @@ class Lender(Protocol):
     def lend(self, identity: str, keeper: Keeper, /) -> Snapshot | None: ...
 
     def wait(self) -> None: ...
-
-
-class Cancelled(EngineError):
-    """The client has given the build up."""
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from engine.daemon.buildkit.jobs import Cancelled
 from engine.daemon.buildkit.link import Lost, Stream
 from engine.daemon.runtime import worker
 from engine.dataclass import dataclass
@@ -22,6 +21,11 @@ log = logging.getLogger(__name__)
 
 Asked = TypeVar("Asked", bound=Mapping[str, object])
 Answer = TypeVar("Answer", bound=Mapping[str, object])
+
+
+class Cancelled(EngineError):
+    """The client has given up what it asked for."""
+
 
 # What an error of the engine is in gRPC. What stands nowhere is UNKNOWN, as most of BuildKit's own errors are.
 _CODES: tuple[tuple[type[EngineError], int], ...] = (
@@ -101,10 +105,10 @@ class Method:
 
 
 class Server:
-    """Serves the calls of one connection. methods: by their paths"""
+    """Serves the calls of one connection. find: the method of a path, None where there is none; it may load it"""
 
-    def __init__(self, methods: Mapping[str, Method]) -> None:
-        self._methods = methods
+    def __init__(self, find: Callable[[str], Method | None]) -> None:
+        self._find = find
         self._lock = threading.Lock()
         self._running = 0  # guarded by the lock: a call may go on for a while after its stream is over
 
@@ -119,7 +123,7 @@ class Server:
 
     def _serve(self, stream: Stream) -> None:
         path = dict(stream.fields or ()).get(b":path", b"").decode("ascii", "replace")
-        method = self._methods.get(path)
+        method = self._find(path)
         call: Call[Any, Any] = Call(stream, *((method.asked, method.answer) if method else (object, object)))
         try:
             if call.metadata.get(b"content-type", b"").startswith(grpc.CONTENT_TYPE):

@@ -13,9 +13,9 @@ from engine.daemon.build.graph.traced import Step
 from engine.daemon.buildkit import caching
 from engine.daemon.buildkit.caches import cacheconfig, manifests, written
 from engine.daemon.buildkit.caches.lending import Lender
-from engine.daemon.buildkit.jobs import Cancelled
 from engine.daemon.buildkit.messages.control import SolveRequest
 from engine.daemon.buildkit.progress import Progress
+from engine.daemon.buildkit.serving import Cancelled
 from engine.daemon.images.layers.store import Layer
 from engine.errors import Invalid, NotBuilt, NotFound
 from engine.protocols import protobuf

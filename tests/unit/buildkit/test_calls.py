@@ -57,7 +57,7 @@ def served(listening: socket.socket, run: Callable[[Any], None]) -> Iterator[grp
 
     def serve() -> None:
         peer, _ = listening.accept()
-        links.append(Link(peer, False, serving.Server({"/a.B/C": serving.Method(Word, Word, run)}).accept))
+        links.append(Link(peer, False, serving.Server({"/a.B/C": serving.Method(Word, Word, run)}.get).accept))
         links[0].run()
 
     thread = threading.Thread(target=serve)

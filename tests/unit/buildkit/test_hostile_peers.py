@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from engine.daemon.buildkit import bridgeservice, calling, jobs, methods
-from engine.daemon.buildkit.jobs import Cancelled, Job
+from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link, Stream
 from engine.daemon.buildkit.llb.asker import Asker
 from engine.daemon.buildkit.llb.references import Reference, References
 from engine.daemon.buildkit.llb.rooms import Rooms
 from engine.daemon.buildkit.offers import SessionGiver
-from engine.daemon.buildkit.serving import Call, Method
+from engine.daemon.buildkit.serving import Call, Cancelled, Method
 from engine.daemon.buildkit.sessions import Session
 from engine.errors import Invalid, NotFound
 from engine.protocols.http2events import Data, Limits

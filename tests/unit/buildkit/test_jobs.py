@@ -10,10 +10,10 @@ import pytest
 
 from engine.daemon.build import mirrors
 from engine.daemon.buildkit import jobs, sessions
-from engine.daemon.buildkit.jobs import Cancelled
 from engine.daemon.buildkit.llb import references
 from engine.daemon.buildkit.messages.control import StatusResponse
 from engine.daemon.buildkit.progress import STDOUT, Progress
+from engine.daemon.buildkit.serving import Cancelled
 from engine.errors import Conflict, Invalid, NotFound, Unavailable
 from tests.harness.descriptors import none_left
 

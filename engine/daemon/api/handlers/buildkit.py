@@ -7,13 +7,30 @@ Each request's thread runs its connection until the client goes. The first build
 import socket
 
 from engine.daemon.api.request import Request
-from engine.daemon.buildkit import bridgeservice, contentservice, controlservice, methods, serving, sessions
+from engine.daemon.buildkit import methods, serving, sessions
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.serving import Method
 from engine.daemon.parts import DaemonParts
 from engine.errors import Invalid
+from engine.late import TYPE_CHECKING, late
 from engine.protocols.http import HTTP_2, tokens
 
+if TYPE_CHECKING:  # each is loaded by the first call of one of its methods: those that build are many modules
+    from engine.daemon.buildkit import bridgeservice, contentservice, controlservice, workerservice
+else:
+    bridgeservice = late("engine.daemon.buildkit.bridgeservice")
+    contentservice = late("engine.daemon.buildkit.contentservice")
+    controlservice = late("engine.daemon.buildkit.controlservice")
+    workerservice = late("engine.daemon.buildkit.workerservice")
+
+_SERVICES = {
+    methods.CONTROL + "ListWorkers": workerservice,
+    methods.CONTROL + "Info": workerservice,
+    methods.CONTROL: controlservice,
+    methods.GATEWAY: bridgeservice,
+    methods.CONTENT: contentservice,
+}
+"""Where a method is, by its path or by its service."""
 _UPGRADED = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
 
@@ -30,12 +47,13 @@ def http_2(engine: DaemonParts, request: Request) -> None:
 
 def _serve(engine: DaemonParts, peer: socket.socket, begun: bytes = b"") -> None:
     """Serve BuildKit's services to a client until it goes. begun: what was read of its HTTP/2 before"""
-    table = {
-        path: Method(*methods.TABLES[path], run)
-        for service in (controlservice, bridgeservice, contentservice)
-        for path, run in service.served(engine).items()
-    }
-    Link(peer, False, serving.Server(table).accept, pings=True, begun=begun).run()
+
+    def find(path: str) -> Method | None:
+        service = _SERVICES.get(path) or _SERVICES.get(path[: path.rfind("/") + 1])
+        run = None if service is None else service.served(engine).get(path)
+        return None if run is None else Method(*methods.TABLES[path], run)
+
+    Link(peer, False, serving.Server(find).accept, pings=True, begun=begun).run()
 
 
 def session(_engine: DaemonParts, request: Request) -> None:

@@ -154,7 +154,7 @@ def _run(
     """Run the program, and answer its calls until it ends. Raises Unavailable for one that ends without a result."""
     table = {path: Method(*methods.TABLES[path], method) for path, method in served.items()}
     near, far = socket.socketpair()
-    link = Link(near, False, Server(table).accept)
+    link = Link(near, False, Server(table.get).accept)
     gone, bell = os.pipe2(os.O_CLOEXEC)
 
     def listen() -> None:
