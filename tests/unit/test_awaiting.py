@@ -12,10 +12,10 @@ from tests.__main__ import PROJECT
 SCRIPT = """
 import os, signal, sys, threading, time
 from engine.daemon.awaiting import Awaited
-signal.signal(signal.SIGUSR1, lambda *_: (print("handled", flush=True), time.sleep(0.2)))
+signal.signal(signal.SIGUSR1, lambda *_: (print("handled", flush=True), time.sleep(0.9)))
 awaited = Awaited()
 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-print(awaited.next(0.1), flush=True)
+print(awaited.next(0.6), flush=True)
 if "elsewhere" in sys.argv:
     threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)).start()
 while True:
