@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.setup import buildctl, compose, farguest, goregexp, guest, gvisor, redis, zig
+from tests.setup import buildctl, buildx, compose, farguest, goregexp, guest, gvisor, redis, zig
 from tests.setup.booting import MACHINES
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -68,6 +68,7 @@ WITH_IT = {
 # What the machine's Go builds, in words.
 BUILT = {
     f"compose {compose.VERSION} and its buildx": compose.PROGRAMS,
+    f"buildx {buildx.VERSION}": buildx.PROGRAMS,
     f"buildctl {buildctl.VERSION}": buildctl.PROGRAMS,
     "gVisor's runsc": gvisor.PROGRAMS,
     "a program with Go's regexp": goregexp.PROGRAMS,

@@ -100,7 +100,7 @@ class Automaton:
             elif isinstance(instruction, CharSet):
                 if char != END and instruction.has(char):
                     following.add(place + 1)
-            elif instruction(state.before, char):
+            elif not isinstance(instruction, int) and instruction(state.before, char):
                 to = (1,)
             for each in to:
                 if place + each not in seen:

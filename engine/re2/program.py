@@ -13,8 +13,9 @@ END = ""
 """What stands before the first character of a text, and after its last one."""
 Assertion = Callable[[str, str], bool]
 """What has to hold between two characters."""
-Instruction = str | CharSet | tuple[int, ...] | Assertion
-"""A character that has to come, or one of a set; where to go on, or what has to hold before that."""
+Instruction = str | CharSet | tuple[int, ...] | int | Assertion
+"""A character that has to come, or one of a set; where to go on, the better way first; the number of a place in the
+text that is remembered; or what has to hold before what follows."""
 
 _in_word = ranges(PERL["w"])
 
@@ -47,10 +48,10 @@ class Part:
 
 
 class Group:
-    """What has been read since a parenthesis, or the beginning. flags: those before it"""
+    """What has been read since a parenthesis, or the beginning. flags: those before it; number: 0 for one without"""
 
-    def __init__(self, flags: int, captures: bool) -> None:
-        self.flags, self.captures = flags, captures
+    def __init__(self, flags: int, number: int = 0) -> None:
+        self.flags, self.number = flags, number
         self.parts: list[Part] = []
         self.alternatives: list[Part] = []
 
@@ -64,7 +65,7 @@ class Group:
         """All of it as one."""
         self.end_alternative()
         part = joined(self.alternatives, alternated([each.code for each in self.alternatives]))
-        part.height += self.captures
+        part.height += self.number > 0
         return part
 
 
@@ -90,16 +91,20 @@ def alternated(programs: list[list[Instruction]]) -> list[Instruction]:
     return code
 
 
-def repeated(code: list[Instruction], least: int, most: int) -> list[Instruction]:
-    """The program that finds what this one finds so often, -1 for without bound."""
+def repeated(code: list[Instruction], least: int, most: int, fewer: bool = False) -> list[Instruction]:
+    """The program that finds what this one finds so often, -1 for without bound. fewer: it rather takes less"""
     length = len(code)
+
+    def ways(more: int, on: int) -> tuple[int, int]:
+        return (on, more) if fewer else (more, on)
+
     if most < 0 and least:
-        return [*code * least, (-length, 1)]
+        return [*code * least, ways(-length, 1)]
     if most < 0:
-        return [(1, length + 2), *code, (-length - 1,)]
+        return [ways(1, length + 2), *code, ways(-length, 1)]
     optional = most - least
     found = code * least
     for left in range(optional, 0, -1):
-        found.append((1, left * (length + 1)))
+        found.append(ways(1, left * (length + 1)))
         found += code
     return found

@@ -32,10 +32,20 @@ def compiled(pattern: str, most: int = MOST) -> list[Instruction]:
     return _Parser(pattern, most).program()
 
 
+def capturing(pattern: str, most: int = MOST) -> tuple[list[Instruction], list[str]]:
+    """The program of a pattern that remembers where its groups begin and end, and their names, empty for one without.
+
+    The whole is group 0, which the program does not remember. Raises as `compiled`.
+    """
+    parser = _Parser(pattern, most, captures=True)
+    return parser.program(), parser.names
+
+
 class _Parser:
-    def __init__(self, pattern: str, most: int) -> None:
+    def __init__(self, pattern: str, most: int, captures: bool = False) -> None:
         self._text, self._at, self._flags, self._room = pattern, 0, 0, most
-        self._groups = [Group(0, captures=False)]
+        self._captures, self.names = captures, [""]
+        self._groups = [Group(0)]
         self._sets: dict[tuple[str, int], CharSet] = {}
 
     def program(self) -> list[Instruction]:
@@ -103,7 +113,7 @@ class _Parser:
 
     def _open(self, begin: int) -> None:
         if not self._text.startswith("?", self._at):
-            self._groups.append(Group(self._flags, captures=True))
+            self._group("")
             return
         rest = self._text[begin : begin + 5]
         named = 4 if len(rest) > 4 and rest[2:4] == "P<" else 3 if len(rest) > 3 and rest[2] == "<" else 0
@@ -114,7 +124,7 @@ class _Parser:
             name = self._text[begin + named : end]
             if not name or not _WORD.issuperset(name.replace("_", "")):
                 self._fail("invalid named capture", begin, end + 1)
-            self._groups.append(Group(self._flags, captures=True))
+            self._group(name)
             self._at = end + 1
             return
         flags, off, seen = self._flags, False, False
@@ -128,7 +138,7 @@ class _Parser:
                 off, seen = True, False
             elif char in ":)" and (seen or not off):
                 if char == ":":
-                    self._groups.append(Group(self._flags, captures=False))
+                    self._groups.append(Group(self._flags))
                 self._flags = flags
                 return
             else:
@@ -137,12 +147,20 @@ class _Parser:
             self._at = len(self._text)
         self._fail("invalid or unsupported Perl syntax", begin, self._at)
 
+    def _group(self, name: str) -> None:
+        self._groups.append(Group(self._flags, len(self.names)))
+        self.names.append(name)
+
     def _close(self) -> None:
         if len(self._groups) == 1:
             self._fail("unexpected )")
         group = self._groups.pop()
         self._flags = group.flags
-        self._groups[-1].parts.append(self._checked(group.whole()))
+        part = self._checked(group.whole())
+        if self._captures and group.number:
+            self._grow(2)
+            part.code = [2 * group.number, *part.code, 2 * group.number + 1]
+        self._groups[-1].parts.append(part)
 
     def _checked(self, part: Part) -> Part:
         if part.height > _MOST_NESTED:
@@ -174,8 +192,8 @@ class _Parser:
 
     def _repeat(self, begin: int, last: int, least: int, most: int) -> None:
         counted = self._text[begin] == "{"
-        if self._text.startswith("?", self._at):  # prefers fewer, which is all the same to who asks whether
-            self._at += 1
+        fewer = self._text.startswith("?", self._at)
+        self._at += fewer
         if last >= 0:
             self._fail("invalid nested repetition operator", last, self._at)
         parts = self._groups[-1].parts
@@ -189,7 +207,7 @@ class _Parser:
                 self._fail("invalid repeat count", begin, self._at)
             part.repeats = repeats
         self._grow(least * length + max(most - least, 0) * (length + 1) + 2)
-        part.code = repeated(part.code, least, most)
+        part.code = repeated(part.code, least, most, fewer is not bool(self._flags & _UNGREEDY))
         part.height += 1
         self._checked(part)
 

@@ -60,7 +60,6 @@ def test_the_worker(daemon: Daemon) -> None:
     [
         ({"Frontend": "moon.v0"}, "the frontend moon.v0 is not built in this engine"),
         ({"EnableSessionExporter": True}, "exporting through the session is not built in this engine"),
-        ({"SourcePolicySession": "x"}, "a source policy that the client decides by a call is not built in this engine"),
         ({"ProxyNetwork": True}, "a network that leads through a proxy of the builder is not built in this engine"),
         ({"CompatibilityVersion": 10}, "a result as another version of BuildKit makes it is not built in this engine"),
         ({"Cache": {"Exports": [{"Type": "gha"}]}}, "the cache gha (--cache-to) is not built in this engine"),

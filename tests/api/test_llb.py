@@ -295,7 +295,7 @@ def test_what_is_not_built_is_said(daemon: Daemon) -> None:
     with frontend(daemon) as asked:
         for method, message in (
             ("Solve", {"CacheImports": [{"Type": "gha"}]}),
-            ("Solve", {"SourcePolicies": [{}]}),
+            ("Solve", {"SourcePolicies": [{"version": 2}], "Definition": image}),
             ("Solve", {"Frontend": "moon.v0"}),
             ("Solve", {"Final": True}),
         ):
@@ -342,14 +342,6 @@ def test_what_is_not_built_of_a_graph_is_said(
     with frontend(daemon) as asked, pytest.raises(EngineError) as caught:
         made(asked, writer, write(writer))
     refused(caught, grpc.UNIMPLEMENTED, words)
-
-
-def test_a_policy_of_the_client_holds_for_dockerfiles_alone(daemon: Daemon, busybox: str) -> None:
-    """A graph is refused beside it, not built without it."""
-    writer = Writer()
-    with frontend(daemon, SourcePolicy={"version": 1, "rules": []}) as asked, pytest.raises(EngineError) as caught:
-        asked.solve(writer.definition(writer.image(IMAGE)))
-    refused(caught, grpc.UNIMPLEMENTED, "a source policy for a graph of operations (LLB)")
 
 
 def directory(writer: Writer, **files: str) -> ops.Definition:

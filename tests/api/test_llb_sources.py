@@ -212,8 +212,14 @@ def test_what_is_asked_about_a_repository(daemon: Daemon, server: GitServer) -> 
             source = {"identifier": f"git://{rest}#{ref}", "attrs": {"git.fullurl": server.url("a")}}
             told = asked("ResolveSourceMeta", {"Source": source})["Git"]
             assert {key: told[key] for key in expected} == expected
-        with pytest.raises(EngineError, match="objects of a git repository"):
-            asked("ResolveSourceMeta", {"Source": source, "Git": {"ReturnObject": True}})
+            told = asked("ResolveSourceMeta", {"Source": source, "Git": {"ReturnObject": True}})["Git"]
+            for kind, data, name in (("commit", told["CommitObject"], commit), ("tag", told["TagObject"], tag)):
+                if kind == "commit" or ref == "v1":
+                    assert hashlib.sha1(f"{kind} {len(data)}\0".encode() + data).hexdigest() == name
+                else:
+                    assert data == b""
+        source = {"identifier": f"git://{rest}", "attrs": {"git.fullurl": server.url("a")}}
+        assert asked("ResolveSourceMeta", {"Source": source})["Git"]["Ref"] == "refs/heads/main"
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.graph.work import Caller
 from engine.daemon.build.output import Lines
 from engine.daemon.build.pulled import Pulled
+from engine.daemon.build.sourcechecks import Added
 from engine.daemon.build.state import Maker, shown_config
 from engine.daemon.build.stepnodes import AskedCopy
 from engine.daemon.dockerfile import commands
@@ -128,9 +129,9 @@ class Build(Conversion):
         seen = mounting.seen(self.caller.check, inputs, operation.mounts)
         return [operation.command.decides(), [mount.decides() for mount in operation.mounts], seen]
 
-    def copied(self, built: Built, command: commands.Copy | commands.Add, title: str) -> Entry:
+    def copied(self, built: Built, part: Added, title: str) -> Entry:
         """A COPY or an ADD with its sources fetched and digested, as its text has the digest."""
-        state, around = built.state, self._around()
+        state, around, command = built.state, self._around(), part.command
         asked = stepnodes.asked_copy(around, state, command)
         request = asked.request
         fetched = {url: self._fetched(url, asked) for url in asked.urls}

@@ -8,6 +8,7 @@ removed with the build. What a crash leaves is removed at the daemon's start. As
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import posixpath
@@ -89,6 +90,7 @@ class Fetching:
     progress: takes (bytes so far, bytes in all or -1) of a download; check: raises once nobody waits any more
     giver: gives secrets for a repository; keep_git_dir: git's own files stay in the context
     subdir: the directory of it that is the context, empty for all of it
+    checksum: `sha256:...` of what the URL of a file gives, empty for any
     dockerfile: the Dockerfile is to be read; it may come from elsewhere
     loopback: the URL may be on the host's loopback interface
     """
@@ -98,6 +100,7 @@ class Fetching:
     giver: Giver | None = None
     keep_git_dir: bool = False
     subdir: str = ""
+    checksum: str = ""
     dockerfile: bool = True
     loopback: bool = True
 
@@ -133,13 +136,13 @@ def opened(
             else:
                 read = _dockerfile(root, dockerfile or _DEFAULT) if how.dockerfile else (b"", "")
             if how.subdir:
-                root = _below(stack, root, how.subdir)
+                root = below(stack, root, how.subdir)
         except OSError as error:
             raise SystemFailure(f"cannot store the build context: {words(error)}") from error
         yield Context(root, scratch, *read)
 
 
-def _below(stack: contextlib.ExitStack, root: int, subdir: str) -> int:
+def below(stack: contextlib.ExitStack, root: int, subdir: str) -> int:
     """A directory of the context, as the context. Raises NotFound, OSError."""
     try:
         fd = open_beneath(root, posixpath.normpath(f"/{subdir}").lstrip("/") or ".", _READABLE)
@@ -324,11 +327,20 @@ class _Counted:
         self._answer = answer
         self._progress = progress
         self._count = 0
+        self._total = hashlib.sha256()
+
+    def check(self, wanted: str) -> None:
+        """Read to the end. Raises Invalid where the checksum is not that of all bytes."""
+        while self.read(_BUFFER):
+            pass
+        if wanted != (found := f"sha256:{self._total.hexdigest()}"):
+            raise Invalid(f"digest mismatch {found}: {wanted}")
 
     def read(self, count: int) -> bytes:
         """Up to `count` bytes; none at the end."""
         data, self._head = self._head[:count], self._head[count:]
         data = data or self._answer.read(count)
+        self._total.update(data)
         self._count += len(data)
         if self._progress is not None:
             self._progress(self._count, -1 if self._answer.size is None else self._answer.size)
@@ -348,12 +360,16 @@ def _from_answer(root: int, answer: "web.Remote", url: str, dockerfile: str, how
     source = _Counted(head, answer, how.progress)
     if kind != _TEXT:
         _unpack(root, source)
+        if how.checksum:
+            source.check(how.checksum)
         return _dockerfile(root, dockerfile) if how.dockerfile else (b"", "")
     data = bytearray()
     while more := source.read(_BUFFER):
         data += more
         if len(data) > _LARGEST_TEXT:
             raise Invalid(f"the Dockerfile at {url} is larger than {_LARGEST_TEXT} bytes")
+    if how.checksum:
+        source.check(how.checksum)
     return bytes(data), _DEFAULT
 
 

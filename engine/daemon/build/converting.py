@@ -17,6 +17,7 @@ from engine.daemon.build.localtree import Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.pulled import Nothing
 from engine.daemon.build.run import Shell
+from engine.daemon.build.sourcechecks import Added
 from engine.daemon.build.stages import SCRATCH, Earlier, Given, Plan, Stage
 from engine.daemon.build.state import State
 from engine.daemon.build.stepnodes import Surroundings
@@ -28,7 +29,7 @@ from engine.daemon.images.image import Image
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
-from engine.dataclass import dataclass, field
+from engine.dataclass import dataclass, field, replace
 from engine.errors import EngineError, Invalid, SystemFailure
 from engine.kernel import reasons
 from engine.literals import natural, quoted
@@ -250,7 +251,10 @@ class Conversion:
                 case commands.Workdir():
                     entry = self._workdir(built, command, title)
                 case commands.Copy() | commands.Add():
-                    entry = self.copied(built, command, title)
+                    *before, last = self.parts(command)
+                    for part in before:
+                        self.added(built, instruction, self._copied(built, instruction, part, title))
+                    entry = self._copied(built, instruction, last, title)
                 case commands.Run():
                     entry = self._run(built, command, title)
                 case _:
@@ -275,13 +279,22 @@ class Conversion:
         operation = MakingDirectory(path, title, user, seconds)
         return _idle(state, command, Node(operation, (built.files,), title, self._around().fresh))
 
-    def copied(self, built: Built, command: commands.Copy | commands.Add, title: str) -> Entry:
-        """The step of a COPY or an ADD."""
-        if isinstance(command, commands.Add):
-            command = self.options.policy.added(command)
+    def parts(self, command: commands.Copy | commands.Add) -> list[Added]:
+        """A COPY or an ADD in the steps that it takes: its client may have other sources used."""
+        return self.options.checks.added(command) if isinstance(command, commands.Add) else [Added(command)]
+
+    def _copied(self, built: Built, instruction: Instruction, part: Added, title: str) -> Entry:
+        if part.tree is not None:
+            self.of.setdefault(part.tree.node.key, instruction)
+        return self.copied(built, part, title)
+
+    def copied(self, built: Built, part: Added, title: str) -> Entry:
+        """A step of a COPY or an ADD."""
         around = self._around()
-        asked = stepnodes.asked_copy(around, built.state, command)
-        return Entry(historytext.copy(command), asked.node(built.files, around, title))
+        asked = stepnodes.asked_copy(around, built.state, part.command)
+        if part.tree is not None:
+            asked = replace(asked, request=replace(asked.request, keep_owners=True), source=part.tree)
+        return Entry(historytext.copy(part.command), asked.node(built.files, around, title, instead=part.instead))
 
     def _run(self, built: Built, command: commands.Run, title: str) -> Entry:
         state, dialect = built.state, self.arguments.dialect

@@ -7,7 +7,7 @@ import contextlib
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from engine.daemon.build import fileactions
 from engine.daemon.build.copying import fetching, packing, permissions
@@ -21,6 +21,7 @@ from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.work import HOST_NETWORK, Work
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.merging import Merging
+from engine.daemon.build.sourcechecks import Instead
 from engine.daemon.build.treecopy import Copied
 from engine.daemon.images.layers import merged
 from engine.daemon.tar.chunkstream import Stream
@@ -77,19 +78,26 @@ class Copying:
     """The operation as BuildKit has it: each source is copied by an action on what those before it have made.
 
     local: the directory that is copied from, None for the second input; urls: those sources that are to be fetched
-    checksum: that the one URL's contents must have, or empty
+    checksum: that the one URL's contents must have, or empty; instead: URL → what is downloaded for it, under its name
     Source: buildkit, frontend/dockerfile/dockerfile2llb/convert_copy.go
     """
 
     kind = "regular"
 
     def __init__(
-        self, request: Request, title: str, local: Local | None = None, urls: Sequence[str] = (), checksum: str = ""
+        self,
+        request: Request,
+        title: str,
+        local: Local | None = None,
+        urls: Sequence[str] = (),
+        checksum: str = "",
+        instead: Mapping[str, Instead] | None = None,
     ) -> None:
         """Raises Invalid for what cannot be whatever the tree is."""
         self.title = title
         self.request, self.local = request, local
         self.urls, self.checksum = tuple(urls), checksum
+        self.instead = instead or {}
         self._fetched: dict[str, fetching.Fetched] | None = None  # of the one build that the operation belongs to
         if request.chmod:
             permissions.parse(request.chmod)
@@ -100,7 +108,8 @@ class Copying:
     def key(self) -> str:
         """The request, and the directory."""
         source = self.local.id if self.local else ""
-        return digest("copied", source, self.request.decides(), list(self.urls), self.checksum)
+        instead = [(url, each.url, each.checksum) for url, each in sorted(self.instead.items())]
+        return digest("copied", source, self.request.decides(), list(self.urls), self.checksum, instead)
 
     def identity(self, work: Work, inputs: Sequence[Snapshot]) -> str:
         """The tree that is copied into, and the files that are copied."""
@@ -126,6 +135,10 @@ class Copying:
             made = fileactions.done(work, Snapshot(), actions, root_of)
         return Merging(self.title).make(work, (inputs[0], made))
 
+    def wanted(self, url: str) -> Instead:
+        """What is downloaded for a URL."""
+        return self.instead.get(url, Instead(url, self.checksum))
+
     def _asked(self, work: Work) -> Request:
         if self._fetched is None:
             self._fetched = {url: self._fetch(work, url) for url in self.urls}
@@ -137,10 +150,10 @@ class Copying:
     def _fetch(self, work: Work, url: str) -> fetching.Fetched:
         with work.waiting():
             told = work.told.downloading("Downloading")
-            keep = self.request.keep_git_dir
+            keep, wanted = self.request.keep_git_dir, self.wanted(url)
             found = fetching.fetch(
-                url,
-                self.checksum,
+                wanted.url,
+                wanted.checksum,
                 work.scratch,
                 told,
                 giver=work.giver,
@@ -149,7 +162,7 @@ class Copying:
                 loopback=work.may(HOST_NETWORK),
             )
         work.told.downloaded()
-        return found
+        return replace(found, url=url)
 
     @contextlib.contextmanager
     def _actions(self, work: Work, inputs: Sequence[Snapshot]) -> Iterator[tuple[list[Action], Callable[[int], int]]]:

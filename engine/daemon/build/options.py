@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from engine.daemon import jsontext
 from engine.daemon.build import stepgroups
 from engine.daemon.build.namedcontexts import NamedContext
-from engine.daemon.build.sourcepolicies import SourcePolicy
+from engine.daemon.build.sourcechecks import SourceChecks
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
@@ -32,7 +32,7 @@ class Options:
     tags: the names that the image is to get; args: build arguments, None for one without a value
     no_cache_stages: names of stages that are built without it
     contexts: names that stand for something else; hostname: of the commands' containers, empty for one that is made up
-    cache_namespace: keeps caches of RUN apart from those of other builds; policy: which sources may be used
+    cache_namespace: keeps caches of RUN apart from those of other builds; checks: of its sources
     remote: URL of the context, empty for the request's body; cache_from: images whose layers the client trusts
     remove: remove the containers of steps; force_remove: also that of a step that has failed
     platform: as the client wrote it, or empty; host: the part of HostConfig that every container of a step gets
@@ -48,7 +48,7 @@ class Options:
     contexts: tuple[NamedContext, ...] = ()
     hostname: str = ""
     cache_namespace: str = ""
-    policy: SourcePolicy = SourcePolicy()
+    checks: SourceChecks = SourceChecks()
     cache_from: tuple[str, ...] = ()
     pull: bool = False
     remove: bool = True

@@ -4,7 +4,7 @@ Pure but for what a caller's `Surroundings` does.
 """
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from engine.daemon.build.copies import Copying, Packing
 from engine.daemon.build.copying import fetching
@@ -14,6 +14,7 @@ from engine.daemon.build.graph.node import Input, Node
 from engine.daemon.build.localtree import Local
 from engine.daemon.build.mounting import Mount
 from engine.daemon.build.run import Command, Program, Running, Shell
+from engine.daemon.build.sourcechecks import Instead
 from engine.daemon.build.state import State
 from engine.daemon.dockerfile import commands, configure, devices
 from engine.daemon.jsontext import Object
@@ -189,10 +190,18 @@ class AskedCopy:
     checksum: str
     source: Input | None
 
-    def node(self, base: Input, around: Surroundings, title: str, prepared: Prepared | None = None) -> Node:
+    def node(
+        self,
+        base: Input,
+        around: Surroundings,
+        title: str,
+        prepared: Prepared | None = None,
+        instead: Mapping[str, Instead] | None = None,
+    ) -> Node:
         """The node that copies into a tree.
 
-        prepared: the sources as the classic builder has digested them, None for BuildKit's copy
+        prepared: the sources as the classic builder has digested them, None for BuildKit's copy; instead: as of
+        `Copying`
         """
         local = None if self.request.keep_owners else around.context
         inputs = [base] if self.source is None else [base, self.source]
@@ -200,7 +209,8 @@ class AskedCopy:
             inputs.append(local.loading)
         if prepared is not None:
             return Node(Packing(self.request, title, local, prepared), inputs, title, around.fresh)
-        return Node(Copying(self.request, title, local, self.urls, self.checksum), inputs, title, around.fresh)
+        operation = Copying(self.request, title, local, self.urls, self.checksum, instead)
+        return Node(operation, inputs, title, around.fresh)
 
 
 def asked_copy(around: Surroundings, state: State, command: commands.Copy | commands.Add) -> AskedCopy:

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from engine.daemon.build import sourcechecks
 from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.buildkit import caching, jobs, methods, workers
+from engine.daemon.build.sourcepolicies import Source
+from engine.daemon.buildkit import caching, failures, jobs, methods, policyevaluator, workers
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import asking, returned, showing, sourcemeta
 from engine.daemon.buildkit.llb.asker import Asker, own
-from engine.daemon.buildkit.messages import gateway
+from engine.daemon.buildkit.messages import gateway, ops, policy
 from engine.daemon.buildkit.messages.fsutil import Stat
 from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.serving import Call
@@ -33,6 +35,7 @@ else:
 
 Seen = TypeVar("Seen")
 
+_META = gateway.ResolveSourceMetaRequest
 _BUILD = b"buildkit-controlapi-buildid"
 
 
@@ -48,7 +51,6 @@ def ping(engine: DaemonParts, _asker: Asker, _asked: gateway.PingRequest) -> gat
 def solve(engine: DaemonParts, asker: Asker, asked: gateway.SolveRequest) -> gateway.SolveResponse:
     """Promise what a definition is about, or what another frontend makes."""
     caching.lend_more(engine, asker.job, asked["CacheImports"], own=not asker.depth)
-    _no_policies(bool(asked["SourcePolicies"]))
     if asked["Final"]:
         raise NotBuilt("a frontend that ends without LLBBridge/Return is not built in this engine")
     found = asking.solve(
@@ -60,6 +62,7 @@ def solve(engine: DaemonParts, asker: Asker, asked: gateway.SolveRequest) -> gat
         asked["FrontendInputs"],
         served_to,
         asker.depth,
+        asked["SourcePolicies"],
     )
     if asked["Evaluate"]:
         returned.outcome(found)
@@ -124,28 +127,41 @@ def _one(asked: gateway.StatFileRequest) -> Callable[[int], Stat]:
 def resolve_image_config(
     engine: DaemonParts, asker: Asker, asked: gateway.ResolveImageConfigRequest
 ) -> gateway.ResolveImageConfigResponse:
-    """The document of an image."""
-    _no_policies(bool(asked["SourcePolicies"]))
+    """The document of an image. A source that is converted is named in the answer."""
+    source = sourcechecks.of_image(asked["Ref"])
     if asked["ResolverType"]:  # a content store of the client's has it
         attrs = {"oci.session": asked["SessionID"], "oci.store": asked["StoreID"]}
         attrs = {key: value for key, value in attrs.items() if value}
-        told = sourcemeta.layout(asker.job, f"oci-layout://{asked['Ref']}", attrs, asked["Platform"])
-        return {"Digest": told["Digest"], "Config": told["Config"], "Ref": asked["Ref"]}
-    found = sourcemeta.image(engine, asker.job, asked["Ref"], asked["Platform"], asked["ResolveMode"], asked["LogName"])
-    return {"Digest": found.digest, "Config": found.config, "Ref": asked["Ref"]}
+        source = Source(f"{sourcechecks.LAYOUT}://{asked['Ref']}", attrs)
+    found = _judged(engine, asker, source, asked["Platform"], asked["SourcePolicies"])
+    more = {key: asked[key] for key in ("Platform", "ResolveMode", "LogName")}
+    told = sourcemeta.source(engine, asker.job, found, protobuf.decode(_META, protobuf.encode(_META, more)))
+    image = told.get("Image")
+    if image is None:
+        raise Invalid(f"ref mutated by policy to non-image: {source.identifier} -> {found['identifier']}")
+    ref = asked["Ref"] if found["identifier"] == source.identifier else found["identifier"].partition("://")[2]
+    return {"Digest": image["Digest"], "Config": image["Config"], "Ref": ref}
 
 
 def resolve_source_meta(
     engine: DaemonParts, asker: Asker, asked: gateway.ResolveSourceMetaRequest
 ) -> gateway.ResolveSourceMetaResponse:
     """What is known of a source before it is taken."""
-    _no_policies(bool(asked["SourcePolicies"]))
-    return sourcemeta.source(engine, asker.job, asked)
+    op = asked["Source"]
+    if op is None:
+        raise Invalid("source is required")
+    source = Source(op["identifier"], dict(op["attrs"]))
+    found = _judged(engine, asker, source, asked["Platform"], asked["SourcePolicies"])
+    return sourcemeta.source(engine, asker.job, found, asked)
 
 
-def _no_policies(there: bool) -> None:
-    if there:
-        raise NotBuilt("source policies of a frontend are not built in this engine")
+def _judged(
+    engine: DaemonParts, asker: Asker, source: Source, platform: ops.Platform | None, policies: list[policy.Policy]
+) -> ops.SourceOp:
+    """The source that is to be used. policies: of the frontend. Raises Forbidden, Invalid, NotBuilt."""
+    with policyevaluator.prefixed("could not resolve image due to policy"):
+        found = policyevaluator.of(engine, asker.job, before=policies).judged(source, platform)
+    return {"identifier": found.identifier, "attrs": dict(found.attributes)}
 
 
 def return_(_engine: DaemonParts, asker: Asker, asked: gateway.ReturnRequest) -> gateway.ReturnResponse:
@@ -204,7 +220,7 @@ _EXEC = methods.GATEWAY + "ExecProcess"  # the one with streams
 
 def _answer(engine: DaemonParts, asker: Asker, call: Call[Any, Any], method: Method, asked: Any) -> None:
     """Answer a call. A frontend has a hundred at once, and may ask with each for as much as a message holds."""
-    with asker.job.answering() if method in _LARGE else contextlib.nullcontext():
+    with failures.reasoned(), asker.job.answering() if method in _LARGE else contextlib.nullcontext():
         try:
             answer = method(engine, asker, asked)
         except grpc.Failed as error:

@@ -6,7 +6,7 @@ Belongs to the build's thread. Base images are looked at, in the store or at the
 import contextlib
 import posixpath
 
-from engine.daemon.build import namedcontexts
+from engine.daemon.build import namedcontexts, sourcechecks
 from engine.daemon.build.options import Options
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.lint import lintrules
@@ -45,7 +45,7 @@ class Checked:
         options: Options,
     ) -> None:
         self._store, self._job, self._asked, self._source = store, job, asked, source
-        self._credentials, self._policy = options.credentials, options.policy
+        self._credentials, self._checks = options.credentials, options.checks
         self._ignored = ignored
         self._known: dict[tuple[str, str], Object] = {}
         self._shows = True
@@ -106,7 +106,11 @@ class Checked:
     def _looked_up(self, name: str, platform: str) -> Object:
         if name == SCRATCH:
             return {}
-        name = self._policy.image(name)
+        source = sourcechecks.of_image(name)
+        judged = self._checks.judged(source, platform)
+        if judged.kind != sourcechecks.IMAGE:  # which has no document that is checked
+            return {}
+        name = name if judged == source else judged.name
         if not self._asked.pull:
             with contextlib.suppress(NotFound):  # then its registry has it, or nobody
                 return self._store.find(name, platform or None).config

@@ -62,6 +62,7 @@ class ClientFiles:
                     SessionGiver(self._session, self._job.check),
                     self._asked.keep_git_dir,
                     self._asked.subdir,
+                    self._asked.checksum,
                     not self._asked.own_dockerfile,
                     HOST_NETWORK in self._job.allowed,
                 )

@@ -161,7 +161,6 @@ def _check_ref(ref: str) -> None:
 def _refuse(asked: control.SolveRequest) -> None:
     """Raise NotBuilt for what this engine cannot do."""
     wanted: tuple[tuple[str, object], ...] = (
-        ("a source policy that the client decides by a call", asked["SourcePolicySession"]),
         ("exporting through the session", asked["EnableSessionExporter"]),
         ("a network that leads through a proxy of the builder", asked["ProxyNetwork"]),
         ("a result as another version of BuildKit makes it", asked["CompatibilityVersion"]),

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
+from engine.daemon.buildkit import policyevaluator
 from engine.daemon.buildkit.faultwords import words_of
+from engine.daemon.buildkit.messages import policy
 from engine.daemon.buildkit.messages.known import AnyMessage, Status
 from engine.daemon.buildkit.serving import Cancelled, status_of
 from engine.daemon.buildkit.subrequests.excerpts import ranges
@@ -60,6 +62,7 @@ class Failing:
             details.append(detail("errdefs.Vertex", {"digest": self._output.failed}))
         if isinstance(error, CommandFailed):
             details.append(detail("gatewayapi.ExitMessage", {"Code": error.code}))
+        details += denied(error)
         status: Status = {"code": code, "message": words, "details": details}
         return grpc.Status(code, words, protobuf.encode(Status, status))
 
@@ -79,7 +82,31 @@ def plainly() -> Iterator[None]:
     except (grpc.Failed, OtherFrontend):  # the one has its code, and the other is no failure
         raise
     except EngineError as error:
-        raise grpc.Failed(grpc.Status(code_of(error), words_of(error))) from error
+        code, words = code_of(error), words_of(error)
+        status: Status = {"code": code, "message": words, "details": denied(error)}
+        details = protobuf.encode(Status, status) if status["details"] else b""
+        raise grpc.Failed(grpc.Status(code, words, details)) from error
+
+
+def denied(error: EngineError) -> list[AnyMessage]:
+    """The detail with the client's own words for a source that it has denied; none for another failure."""
+    messages = [{"message": each} for each in policyevaluator.reasons(error)]
+    value = {"action": policy.DENY, "denyMessages": messages}
+    return [detail("policysession.DecisionResponse", value)] if messages else []
+
+
+@contextlib.contextmanager
+def reasoned() -> Iterator[None]:
+    """Wraps a call: one that fails because the client has denied a source tells why, which the client draws."""
+    try:
+        yield
+    except EngineError as error:
+        details = [] if isinstance(error, grpc.Failed) else denied(error)
+        if not details:
+            raise
+        code, words = status_of(error).code, words_of(error)
+        told: Status = {"code": code, "message": words, "details": details}
+        raise grpc.Failed(grpc.Status(code, words, protobuf.encode(Status, told))) from error
 
 
 def code_of(error: EngineError) -> int:

@@ -17,15 +17,26 @@ from engine.daemon.build.localtree import Loading, Local
 from engine.daemon.build.options import Options
 from engine.daemon.build.run import Running
 from engine.daemon.build.scantargets import ScanTargets
-from engine.daemon.build.sourcepolicies import SourcePolicy
-from engine.daemon.buildkit import attestwishes, authority, describing, policyreading, sessions, syntaxes, told, wishes
+from engine.daemon.build.sourcechecks import SourceChecks
+from engine.daemon.buildkit import (
+    attestwishes,
+    authority,
+    describing,
+    maincontext,
+    policyevaluator,
+    sessions,
+    syntaxes,
+    told,
+    wishes,
+)
 from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.checking import Checked
 from engine.daemon.buildkit.clientfiles import ClientFiles
 from engine.daemon.buildkit.contextfinding import ContextFinding, Inputs
 from engine.daemon.buildkit.failures import Failing
-from engine.daemon.buildkit.inputdirectories import CONTEXT, DOCKERFILE, InputDirectories
+from engine.daemon.buildkit.inputdirectories import InputDirectories
 from engine.daemon.buildkit.jobs import Job
+from engine.daemon.buildkit.llb import solving
 from engine.daemon.buildkit.offers import SessionGiver
 from engine.daemon.buildkit.outcome import Outcome, Tree
 from engine.daemon.buildkit.provenance.captured import Captured
@@ -52,25 +63,15 @@ def solve(engine: DaemonParts, job: Job, options: Mapping[str, str], inputs: Inp
     """
     asked = wishes.read(options)
     job.captured.requested(wishes.NAME, options)
-    policy = policyreading.read(job.asked["SourcePolicy"])
+    checks = policyevaluator.checks(engine, job, lambda *source: solving.of(engine, job).source(*source))
     session = sessions.find(job.asked["Session"])
     scans = attestwishes.read(options).generator is not None
     solver = job.workroom(engine).solver(told.Vertices(job.progress), SessionGiver(session, job.check))
-    directories = InputDirectories(inputs or {}, job.progress, engine.images.layer_root, solver.snapshot)
+    trees = maincontext.judged(checks, asked, inputs or {}, session.id)
+    directories = InputDirectories(trees, job.progress, engine.images.layer_root, solver.snapshot, asked.subdir)
     with ClientFiles(engine.settings.data_root, job, session, asked) as files, directories:
-        _judge(policy, asked, inputs or {})
         given = _given(asked, files, directories)
-        return _built(engine, job, session, asked, files, given, inputs or {}, scans, policy)
-
-
-def _judge(policy: SourcePolicy, asked: wishes.Asked, inputs: Inputs) -> None:
-    """Raise Forbidden where what is built is denied, before any of it is asked for; NotBuilt where it is converted."""
-    if asked.context:
-        policy.unchanged(asked.context)
-    if CONTEXT not in inputs and not asked.context:
-        policy.plain(f"local://{asked.context_key}")
-    if DOCKERFILE not in inputs and (asked.own_dockerfile or not asked.context):
-        policy.plain(f"local://{asked.dockerfile_key}")
+        return _built(engine, job, session, asked, files, given, inputs or {}, scans, checks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,12 @@ def _given(asked: wishes.Asked, files: ClientFiles, directories: InputDirectorie
     if asked.context:
         context = files.remote()
         # What such a context leaves out is decided where it lies.
-        return _Given(files.dockerfile()[0] if asked.own_dockerfile else context.dockerfile, "", context.root)
-    root = directories.context()
-    text, own = None if asked.own_dockerfile else directories.dockerfile(asked.filename), None
+        if not asked.own_dockerfile:
+            return _Given(context.dockerfile, "", context.root)
+        text = directories.dockerfile(asked.filename)
+        return _Given(files.dockerfile()[0] if text is None else text, "", context.root)
+    root, own = directories.context(), None
+    text = directories.dockerfile(asked.filename)
     if text is None:
         text, own = files.dockerfile()
     if root is not None:
@@ -109,7 +113,7 @@ def _built(
     given: _Given,
     inputs: Inputs,
     scans: bool,
-    policy: SourcePolicy,
+    checks: SourceChecks,
 ) -> Outcome:
     """The same. scans: a bill of materials is asked for"""
     text, ignored = given.text, given.ignored
@@ -120,7 +124,7 @@ def _built(
         contexts=tuple(asked.contexts),
         hostname=asked.hostname,
         cache_namespace=asked.cache_namespace,
-        policy=policy,
+        checks=checks,
         pull=asked.pull,
         args=asked.args,
         labels=asked.labels,
@@ -152,7 +156,7 @@ def _built(
         solver = room.solver(output, SessionGiver(session, job.check))
         with Bases(engine, room.keeper, chosen, job.progress, job.caller, job.captured) as bases:
             wanted = [replace(chosen, platform=each) for each in _platforms(asked)]
-            named = ContextFinding(asked, files, session, job.check, inputs, bases.find, policy)
+            named = ContextFinding(asked, files, session, job.check, inputs, bases.find, checks)
             conversions = [_converted(text, each, len(wanted) > 1, local, bases, named, output) for each in wanted]
         targets = [conversion.target() for conversion in conversions]
         beside = [scantargets.find(conversion) if scans else ScanTargets() for conversion in conversions]
@@ -194,8 +198,7 @@ def _converted(
     conversion = Conversion(dockerfile, plan, arguments, options, local, named.find, wanted, prefix)
     outer = arguments.of_from()
     names = names_of(plan, lambda text: words.expand(text, outer, dockerfile.escape) or options.platform)
-    if not options.policy.rules:  # they judge names in their order
-        bases.begin({name: each for name, each in names.items() if named.stands_for(name, each) is None})
+    bases.begin({name: each for name, each in names.items() if named.is_image(name, each)})
     try:
         conversion.target()
     except EngineError:

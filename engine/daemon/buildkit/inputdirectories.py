@@ -8,7 +8,7 @@ import contextlib
 import posixpath
 from collections.abc import Callable
 
-from engine.daemon.build.context import text_of
+from engine.daemon.build.context import below, text_of
 from engine.daemon.build.graph.node import Input
 from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.buildkit.contextfinding import Inputs
@@ -20,10 +20,21 @@ CONTEXT, DOCKERFILE = "context", "dockerfile"
 
 
 class InputDirectories:
-    """Those of one build; a context manager. solve: gives the tree of an output; layer_root: has its layers"""
+    """Those of one build; a context manager. solve: gives the tree of an output; layer_root: has its layers
 
-    def __init__(self, inputs: Inputs, progress: Progress, layer_root: str, solve: Callable[[Input], Snapshot]) -> None:
+    subdir: the directory of the context's tree that is the context, empty for all of it
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        progress: Progress,
+        layer_root: str,
+        solve: Callable[[Input], Snapshot],
+        subdir: str = "",
+    ) -> None:
         self._inputs, self._progress, self._layer_root, self._solve = inputs, progress, layer_root, solve
+        self._subdir = subdir
         self._held = contextlib.ExitStack()
 
     def __enter__(self) -> "InputDirectories":
@@ -37,7 +48,8 @@ class InputDirectories:
 
         Raises EngineErrors.
         """
-        return self._root(CONTEXT)
+        root = self._root(CONTEXT)
+        return below(self._held, root, self._subdir) if root is not None and self._subdir else root
 
     def dockerfile(self, filename: str) -> bytes | None:
         """The Dockerfile, None where it is in the client's own directory. Raises EngineErrors."""

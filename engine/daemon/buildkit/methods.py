@@ -3,7 +3,7 @@
 Pure data. What is not here is not known to this engine.
 """
 
-from engine.daemon.buildkit.messages import content, control, fsutil, gateway, session
+from engine.daemon.buildkit.messages import content, control, fsutil, gateway, policysession, session
 
 CONTROL = "/moby.buildkit.v1.Control/"
 GATEWAY = "/moby.buildkit.v1.frontend.LLBBridge/"
@@ -13,6 +13,7 @@ FILES, SENDING = "/moby.filesync.v1.FileSync/", "/moby.filesync.v1.FileSend/"
 AUTH = "/moby.filesync.v1.Auth/"
 UPLOAD = "/moby.upload.v1.Upload/"
 SECRETS, SSH = "/moby.buildkit.secrets.v1.Secrets/", "/moby.sshforward.v1.SSH/"
+POLICY = "/moby.buildkit.v1.sourcepolicy.policysession.PolicyVerifier/CheckPolicy"
 HEALTH = "/grpc.health.v1.Health/Check"
 """What a client serves in its session."""
 
@@ -53,5 +54,6 @@ TABLES: dict[str, tuple[type, type]] = {
     SECRETS + "GetSecret": (session.GetSecretRequest, session.GetSecretResponse),
     SSH + "CheckAgent": (session.CheckAgentRequest, session.CheckAgentResponse),
     SSH + "ForwardAgent": (session.BytesMessage, session.BytesMessage),
+    POLICY: (policysession.CheckPolicyRequest, policysession.CheckPolicyResponse),
     HEALTH: (session.HealthCheckRequest, session.HealthCheckResponse),
 }

@@ -32,6 +32,7 @@ class Asked:
     request: a question that is asked in the place of a build, empty for a build
     own_dockerfile: the Dockerfile comes from a directory of the client, also where the context does not
     subdir: the directory of a context from a URL that is the context; keep_git_dir: git's own files are part of it
+    checksum: that the file of the context's URL must have, which a policy on sources may say; empty for any
     platform: the platforms, with commas between them; indexed: one alone is to be as several
     no_cache_stages: names of stages that are built anew
     contexts: names that stand for something else; input_configs: name of an input → the document of its image
@@ -47,6 +48,7 @@ class Asked:
     request: str = ""
     own_dockerfile: bool = False
     subdir: str = ""
+    checksum: str = ""
     keep_git_dir: bool = False
     sessions: dict[str, str] = field(default_factory=dict)
     target: str = ""

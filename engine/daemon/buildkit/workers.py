@@ -37,7 +37,8 @@ _FRONTEND = (
         "returnmap",
         "solve.base",
     ),
-    *("solve.inlinereturn", "source.metaresolver", "source.metaresolver.http.checksumrequest", "statfile"),
+    *("solve.inlinereturn", "source.metaresolver", "source.metaresolver.http.checksumrequest"),
+    *("source.metaresolver.image.attestations", "statfile"),
 )
 # With this label clients have a daemon export and push whatever it can; its value is shown, and means nothing else.
 _LABELS = {

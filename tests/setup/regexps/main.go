@@ -1,4 +1,5 @@
-// What Go's regexp says: for each line of JSON, whether the pattern is found in each text, or why it is none.
+// What Go's regexp says: for each line of JSON, whether the pattern is found in each text, or why it is none; and each
+// text with what was found replaced by the template.
 // With an argument, the table of Unicode's scripts that the engine has (engine/re2/scripts.json).
 package main
 
@@ -41,20 +42,21 @@ func main() {
 	lines, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
 		var asked struct {
-			Pattern string
-			Texts   []string
+			Pattern, Template string
+			Texts             []string
 		}
 		if lines.Decode(&asked) != nil {
 			return
 		}
-		found, message := []bool{}, ""
+		found, replaced, message := []bool{}, []string{}, ""
 		if compiled, err := regexp.Compile(asked.Pattern); err != nil {
 			message = err.Error()
 		} else {
 			for _, text := range asked.Texts {
 				found = append(found, compiled.MatchString(text))
+				replaced = append(replaced, compiled.ReplaceAllString(text, asked.Template))
 			}
 		}
-		answers.Encode(map[string]any{"Error": message, "Found": found})
+		answers.Encode(map[string]any{"Error": message, "Found": found, "Replaced": replaced})
 	}
 }

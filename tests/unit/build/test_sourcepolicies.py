@@ -8,20 +8,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.daemon.build import sourcepolicies
-from engine.daemon.build.sourcepolicies import ALLOW, CONVERT, DENY, Constraint, PolicyRule, checked
-from engine.daemon.dockerfile import commands
-from engine.errors import Forbidden, Invalid, NotBuilt
+from engine.daemon.build.sourcepolicies import (
+    ALLOW,
+    CONVERT,
+    DENY,
+    Constraint,
+    PolicyRule,
+    Source,
+    SourcePolicies,
+    checked,
+)
+from engine.errors import Forbidden, Invalid
 
-ALPINE = "docker-image://docker.io/library/alpine:latest"
+ALPINE = Source("docker-image://docker.io/library/alpine:latest")
+
+
+def policy(*rules: PolicyRule) -> SourcePolicies:
+    """One policy of these."""
+    return checked([rules])
 
 
 def test_the_last_rule_that_fits_decides() -> None:
     every, alpine = "docker-image://*", "docker-image://docker.io/library/alpine:*"
-    assert checked([PolicyRule(DENY, every), PolicyRule(ALLOW, alpine)]).judged(ALPINE) == (ALPINE, {})
-    with pytest.raises(Forbidden, match="denied by policy"):
-        checked([PolicyRule(ALLOW, alpine), PolicyRule(DENY, every)]).judged(ALPINE)
-    assert checked([PolicyRule(DENY, every, exact=True)]).judged(ALPINE) == (ALPINE, {})
-    assert checked([PolicyRule(DENY, "https://*")]).judged(ALPINE) == (ALPINE, {})
+    assert policy(PolicyRule(DENY, every), PolicyRule(ALLOW, alpine)).judged(ALPINE) == ALPINE
+    with pytest.raises(Forbidden, match="denied by policy: source denied by policy"):
+        policy(PolicyRule(ALLOW, alpine), PolicyRule(DENY, every)).judged(ALPINE)
+    assert policy(PolicyRule(DENY, every, exact=True)).judged(ALPINE) == ALPINE
+    assert policy(PolicyRule(DENY, "https://*")).judged(ALPINE) == ALPINE
+
+
+def test_each_of_several_policies_has_to_allow() -> None:
+    deny, allow = [PolicyRule(DENY, "*")], [PolicyRule(ALLOW, "*")]
+    for policies in ([deny, allow], [allow, deny]):
+        with pytest.raises(Forbidden):
+            checked(policies).judged(ALPINE)
+    other = PolicyRule(CONVERT, ALPINE.identifier, target="docker-image://x")
+    assert checked([allow, [other]]).judged(ALPINE) == Source("docker-image://x")
+    with pytest.raises(Forbidden, match="docker-image://x"):  # the first one judges what the second one makes
+        checked([[PolicyRule(DENY, "docker-image://x")], [other]]).judged(ALPINE)
 
 
 @pytest.mark.parametrize(
@@ -29,76 +53,43 @@ def test_the_last_rule_that_fits_decides() -> None:
     [
         (
             "docker-image://docker.io/library/alpine:*",
-            "docker-image://docker.io/library/alpine:3.$1",
-            "alpine:3.latest",
+            "docker-image://a/alpine:3.$1",
+            "docker-image://a/alpine:3.latest",
         ),
-        (
-            "docker-image://docker.io/library/*:*",
-            "docker-image://mirror.example/${1}:x-${2}",
-            "mirror.example/alpine:x-latest",
-        ),
-        ("docker-image://*", "docker-image://mirror.example/$1$3", "mirror.example/docker.io/library/alpine:latest"),
-        (ALPINE, "docker-image://docker.io/library/busybox:1", "busybox:1"),
+        ("docker-image://docker.io/library/*:*", "oci-layout://m/${1}:x-${2}", "oci-layout://m/alpine:x-latest"),
+        ("docker-image://docker.io/*", "local://m/$1$3", "local://m/library/alpine:latest"),
+        ("docker-image://docker.io/*", "https://m/$1x$$", "https://m/$"),  # the group is called `1x`
+        (ALPINE.identifier, "docker-image://docker.io/library/busybox:1", "docker-image://docker.io/library/busybox:1"),
     ],
 )
 def test_a_source_is_converted(pattern: str, target: str, expected: str) -> None:
-    rules = [PolicyRule(CONVERT, pattern, target=target)]
-    found = sourcepolicies._filled(target, sourcepolicies._fits(rules[0], ALPINE, {}) or [])
-    assert found.endswith(expected)
-    if pattern == ALPINE:
-        assert checked(rules).judged(ALPINE) == (found, {})
-        assert checked(rules).image("alpine") == found.removeprefix("docker-image://")
+    assert policy(PolicyRule(CONVERT, pattern, target=target)).judged(ALPINE) == Source(expected)
+
+
+def test_attributes_are_added() -> None:
+    rule = PolicyRule(CONVERT, ALPINE.identifier, attributes={"a": "1"})
+    found = policy(rule).judged(Source(ALPINE.identifier, {"a": "0", "b": "2"}))
+    assert found == Source(ALPINE.identifier, {"a": "1", "b": "2"})
 
 
 def test_a_circle_of_conversions_ends() -> None:
     one, other = "docker-image://a/b:1", "docker-image://a/b:2"
     with pytest.raises(Invalid, match="too many mutations"):
-        checked([PolicyRule(CONVERT, one, target=other), PolicyRule(CONVERT, other, target=one)]).judged(one)
-    with pytest.raises(Invalid, match="too"):
-        checked([PolicyRule(CONVERT, "https://*", target="https://$1$1")]).judged("https://x")
+        policy(PolicyRule(CONVERT, one, target=other), PolicyRule(CONVERT, other, target=one)).judged(Source(one))
+    with pytest.raises(Invalid, match=r"too many mutations|has more than"):
+        policy(PolicyRule(CONVERT, "https://*", target="https://$1$1")).judged(Source("https://x"))
 
 
-def test_names_of_images_that_no_rule_is_about_stay_as_they_are() -> None:
-    policy = checked([PolicyRule(DENY, "docker-image://*/secret/*")])
-    assert [policy.image(name) for name in ("alpine", "x.example/y", "Not A Name")] == [
-        "alpine",
-        "x.example/y",
-        "Not A Name",
-    ]
+def test_constraints_choose_by_attributes() -> None:
+    only = policy(PolicyRule(DENY, "https://*", constraints=(Constraint("http.checksum", ""),)))
     with pytest.raises(Forbidden):
-        policy.image("x.example/secret/y")
-    with pytest.raises(NotBuilt, match="https://x"):
-        checked([PolicyRule(CONVERT, ALPINE, target="https://x")]).image("alpine")
-
-
-def test_what_cannot_be_named_is_denied_with_everything() -> None:
-    """An image by its id, a directory, a layout: a policy that denies all leaves no way out."""
-    closed = checked([PolicyRule(DENY, "*")])
-    for name in ("f" * 64, f"sha256:{'a' * 64}"):
-        with pytest.raises(Forbidden, match="denied by policy"):
-            closed.image(name)
-    for source in ("local://context", "oci-layout://there@sha256:1"):
-        with pytest.raises(Forbidden, match="denied by policy"):
-            closed.plain(source)
-        checked([PolicyRule(DENY, "*"), PolicyRule(ALLOW, source)]).plain(source)
-    with pytest.raises(NotBuilt, match="converting local://context"):
-        checked([PolicyRule(CONVERT, "local://context", target="local://x")]).plain("local://context")
-
-
-def test_the_sources_of_add() -> None:
-    command = commands.Add(("file", "https://a.example/x", "https://b.example/r.git#v1"), "/")
-    sum_ = "sha256:" + "a" * 64
-    pinned = PolicyRule(CONVERT, "https://a.example/x", attributes={"http.checksum": sum_})
-    moved = PolicyRule(CONVERT, "https://a.example/*", target="https://mirror.example/$1")
-    found = checked([pinned, moved]).added(command)
-    assert found.sources == ("file", "https://mirror.example/x", "https://b.example/r.git#v1")
-    assert found.checksum == sum_
-    with pytest.raises(Forbidden, match=r"git://b\.example/r\.git#v1"):
-        checked([PolicyRule(DENY, "git://b.example/*")]).added(command)
-    only = PolicyRule(DENY, "https://*", constraints=(Constraint("http.checksum", ""),))
+        only.judged(Source("https://a.example/x"))
+    pinned = Source("https://a.example/x", {"http.checksum": "sha256:1"})
+    assert only.judged(pinned) == pinned
+    other = policy(PolicyRule(DENY, "https://*", constraints=(Constraint("http.checksum", "sha256:1", equal=False),)))
+    assert other.judged(pinned) == pinned
     with pytest.raises(Forbidden):
-        checked([only]).added(command)
-    checked([only]).added(commands.Add(("https://a.example/x",), "/", checksum=sum_))
+        other.judged(Source("https://a.example/x"))
 
 
 @given(st.text("ab*:", max_size=12).filter(lambda text: "**" not in text), st.text("ab:*", max_size=12))
@@ -111,3 +102,13 @@ def test_a_hostile_pattern_takes_no_time() -> None:
     begun = time.process_time()
     assert sourcepolicies._stars("*a" * 2000 + "b", "a" * 4000) is None
     assert time.process_time() - begun < 5
+
+
+def test_policies_are_bounded() -> None:
+    rule = PolicyRule(ALLOW, "x")
+    with pytest.raises(Invalid, match="more than 1000 rules"):
+        checked([[rule] * 600, [rule] * 600])
+    with pytest.raises(Invalid, match="too long"):
+        policy(PolicyRule(ALLOW, "x" * 5000))
+    with pytest.raises(Invalid, match="invalid wildcard"):
+        policy(PolicyRule(ALLOW, "x**"))

@@ -28,7 +28,7 @@ class Room:
 def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     monkeypatch.setattr(Job, "workroom", lambda *_: Room())
     monkeypatch.setattr(solving, "_MOST_BYTES", 10_000)
-    made = jobs.begin({"Ref": uuid.uuid4().hex, "Session": ""})
+    made = jobs.begin({"Ref": uuid.uuid4().hex, "Session": "", "SourcePolicy": None, "SourcePolicySession": ""})
     yield made
     jobs.end(made)
 

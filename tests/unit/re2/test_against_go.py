@@ -13,6 +13,7 @@ import pytest
 from engine import origin
 from engine.errors import Invalid, NotBuilt
 from engine.re2.automaton import Automaton
+from engine.re2.replacing import Replacing
 from tests.__main__ import CACHE
 from tests.setup.goregexp import PROGRAMS
 
@@ -89,12 +90,19 @@ class Made:
 
 def asked_of_go(cases: Sequence[tuple[str, Sequence[str]]]) -> list[tuple[str, list[bool]]]:
     """What Go says to patterns and texts: an error's words, or for each text whether the pattern is found."""
-    lines = "".join(json.dumps({"Pattern": pattern, "Texts": texts}) + "\n" for pattern, texts in cases)
+    answers = answers_of_go([(pattern, "", texts) for pattern, texts in cases])
+    return [(answer["Error"], answer["Found"]) for answer in answers]
+
+
+def answers_of_go(cases: Sequence[tuple[str, str, Sequence[str]]]) -> list[dict]:
+    """All that Go says to patterns, templates and texts."""
+    asked = [{"Pattern": pattern, "Template": template, "Texts": texts} for pattern, template, texts in cases]
+    lines = "".join(json.dumps(each) + "\n" for each in asked)
     program = PROGRAMS.place(CACHE, "regexps")
     said = subprocess.run([program], input=lines.encode(), capture_output=True, check=True).stdout
     answers = [json.loads(line) for line in said.splitlines()]
     assert len(answers) == len(cases)
-    return [(answer["Error"], answer["Found"]) for answer in answers]
+    return answers
 
 
 def asked_here(pattern: str, texts: Sequence[str]) -> tuple[str, list[bool]]:
@@ -126,6 +134,54 @@ def test_made_up_patterns() -> None:
     found = [each for _, answer in expected for each in answer]
     assert 0.05 < errors / PATTERNS < 0.5, (seed, errors)
     assert 0.2 < sum(found) / len(found) < 0.8, seed
+
+
+TEMPLATES = (
+    "<$0>",
+    "$1",
+    "${1}x",
+    "$1x",
+    "$2-$1",
+    "$x",
+    "${y}$$",
+    "$",
+    "a$!b",
+    "${",
+    "${1",
+    "$01",
+    "${ 1}",
+    "[$3|$4]",
+    "é$0é",
+)
+
+
+def test_made_up_patterns_replace() -> None:
+    """The groups of the match that Go prefers, in templates of every form."""
+    seed = random.randrange(1 << 32)
+    made = Made(seed)
+    cases = [(made.pattern(), made.one(TEMPLATES), [made.text() for _ in range(TEXTS)]) for _ in range(PATTERNS)]
+    different, count = [], 0
+    for (pattern, template, texts), go in zip(cases, answers_of_go(cases), strict=True):
+        if not go["Error"]:
+            count += 1
+            here = [Replacing(pattern).replaced(text, template, 10_000) for text in texts]
+            if here != go["Replaced"]:
+                different.append((pattern, template, texts, go["Replaced"], here))
+    assert not different, (seed, len(different), different[:3])
+    assert count > PATTERNS / 2
+
+
+def test_what_replaces_is_bounded() -> None:
+    for pattern, text, template in (
+        ("(a*)*b|a", "a" * 4000, "x"),
+        (".*X|a", "a" * 4000, "x"),
+        ("a", "a" * 4000, "$0$0$0$0"),
+        (".*", "a" * 4000, "$0" * 2000),
+    ):
+        begun = time.process_time()
+        with pytest.raises(Invalid, match=r"takes too long|has more than"):
+            Replacing(pattern).replaced(text, template, 4096)
+        assert time.process_time() - begun < 20
 
 
 @pytest.mark.parametrize(

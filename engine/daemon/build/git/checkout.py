@@ -26,7 +26,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _HEAD = "HEAD"
 _LATEST = 1 << 40  # seconds since the epoch
 _BRANCHES, _TAGS, _REFS = "refs/heads/", "refs/tags/", "refs/"
-_PEELED = "^{}"
+_PEELED, _SYMBOLIC = "^{}", "ref: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,13 @@ class Resolved:
     """commit: its whole name, or that of the annotated tag that stands for it; ref: its full name, empty for none
 
     tag: the name of the annotated tag that the ref is, where the commit's own name is known; empty for none
+    branch: that HEAD stands for, where HEAD is the ref and the server says so
     """
 
     commit: str
     ref: str = ""
     tag: str = ""
+    branch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +66,17 @@ def resolve(address: GitAddress, scratch: str, giver: Giver | None, check: Calla
     if address.by_commit:
         return Resolved(address.checksum)
     with gitsecrets.given(giver, address) as given:
-        git = Git(scratch, given.configuration, given.agent, check)
-        return _listed(
-            address, git("ls-remote", "--", address.remote, address.ref or _HEAD, (address.ref or _HEAD) + _PEELED)
-        )
+        git, ref = Git(scratch, given.configuration, given.agent, check), address.ref or _HEAD
+        return _listed(address, ref, git("ls-remote", "--symref", "--", address.remote, ref, ref + _PEELED))
 
 
-def _listed(address: GitAddress, answer: str) -> Resolved:
+def _listed(address: GitAddress, ref: str, answer: str) -> Resolved:
     """The commit among the lines of ls-remote. A branch goes before a tag, as with `git checkout`."""
-    found = {name: commit for commit, _, name in (line.partition("\t") for line in answer.splitlines())}
-    ref = address.ref or _HEAD
+    lines = [line.partition("\t") for line in answer.splitlines()]
+    found = {name: commit for commit, _, name in lines if not commit.startswith(_SYMBOLIC)}
+    branch = next(
+        (to.removeprefix(_SYMBOLIC) for to, _, name in lines if name == _HEAD and to.startswith(_SYMBOLIC)), ""
+    )
     partial = _REFS + ref.removeprefix(_REFS)
     head, tag = _BRANCHES + ref.removeprefix(_BRANCHES), _TAGS + ref.removeprefix(_TAGS)
     name = next((each for each in (_HEAD if ref == _HEAD else partial, head, tag) if each in found), "")
@@ -83,7 +86,7 @@ def _listed(address: GitAddress, answer: str) -> Resolved:
     _agrees(address, found[name], peeled)
     if is_commit(peeled):
         return Resolved(peeled, name, found[name])
-    return Resolved(found[name], name)
+    return Resolved(found[name], name, branch=branch if name == _HEAD else "")
 
 
 def _agrees(address: GitAddress, *commits: str) -> None:
@@ -111,11 +114,7 @@ def check_out(
     os.makedirs(files, 0o755)
     with gitsecrets.given(giver, address) as given:
         git = Git(files, given.configuration, given.agent, check)
-        size = ("--object-format=sha256",) if len(resolved.commit) == 64 else ()
-        git("init", "-q", *size)
-        _fetch(git, address, resolved)
-        commit = git("rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
-        _is_the_same(git, resolved, commit)
+        commit = _fetched(git, address, resolved)
         git("checkout", "-q", "--force", "FETCH_HEAD" if resolved.ref else commit)
         if address.submodules and os.path.lexists(os.path.join(files, ".gitmodules")):
             whole = "submodule", "-q", "update", "--init", "--recursive"
@@ -131,6 +130,33 @@ def check_out(
         for path, is_link in _every(files):
             os.utime(path, (seconds, seconds), follow_symlinks=not is_link)
     return CheckedOut(_inside(files, address.subdir), commit, place)
+
+
+def objects(
+    address: GitAddress, resolved: Resolved, scratch: str, giver: Giver | None, check: Callable[[], None]
+) -> tuple[bytes, bytes]:
+    """The commit as git stores it, and the annotated tag, empty where there is none. Raises as `resolve` does."""
+    place = os.path.join(scratch, f"git-{secrets.token_hex(8)}")
+    os.mkdir(place, 0o755)
+    try:
+        with gitsecrets.given(giver, address) as given:
+            git = Git(place, given.configuration, given.agent, check)
+            commit = _fetched(git, address, resolved)
+            tag = git("cat-file", "tag", resolved.tag) if resolved.tag else ""
+            found = git("cat-file", "commit", commit), tag
+    finally:
+        remove_path(place)
+    return found[0].encode("utf-8", "surrogateescape"), found[1].encode("utf-8", "surrogateescape")
+
+
+def _fetched(git: Git, address: GitAddress, resolved: Resolved) -> str:
+    """The commit's name, which is in a new repository then. Raises as `resolve` does."""
+    size = ("--object-format=sha256",) if len(resolved.commit) == 64 else ()
+    git("init", "-q", *size)
+    _fetch(git, address, resolved)
+    commit = git("rev-parse", "--verify", "FETCH_HEAD^{commit}").strip()
+    _is_the_same(git, resolved, commit)
+    return commit
 
 
 def _fetch(git: Git, address: GitAddress, resolved: Resolved) -> None:

@@ -4,7 +4,7 @@ Runs on the threads of the frontends' calls.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.daemon.buildkit import failures, frontend, wishes
 from engine.daemon.buildkit.contextfinding import Inputs
@@ -13,7 +13,7 @@ from engine.daemon.buildkit.llb import imagefrontend, references, solving
 from engine.daemon.buildkit.llb.imagefrontend import Serve
 from engine.daemon.buildkit.llb.references import Reference
 from engine.daemon.buildkit.llb.returned import Answer
-from engine.daemon.buildkit.messages import ops
+from engine.daemon.buildkit.messages import ops, policy
 from engine.daemon.buildkit.outcome import Outcome
 from engine.daemon.buildkit.syntaxes import OtherFrontend
 from engine.daemon.parts import DaemonParts
@@ -38,17 +38,17 @@ def solve(
     inputs: Mapping[str, ops.Definition],
     serve: Serve,
     depth: int = 0,
+    policies: Sequence[policy.Policy] = (),
 ) -> Answer:
     """What a definition is about, or what the frontend of that name makes. Raises EngineErrors.
 
+    policies: for the definition, of the frontend that asks for it
     options, inputs: of the frontend; serve: serves a frontend of an image; depth: of those around it
     """
     if definition is not None and definition["ops"]:
         if name:
             raise Invalid("cannot solve with both Definition and Frontend specified")
-        if job.asked["SourcePolicy"] is not None:
-            raise NotBuilt("a source policy for a graph of operations (LLB) is not built in this engine")
-        return Answer(solving.of(engine, job).reference(definition))
+        return Answer(solving.of(engine, job).reference(definition, policies))
     if not name:
         return Answer()
     if name == imagefrontend.NAME:

@@ -6,7 +6,7 @@ Pure. The details are those of BuildKit, from which a client draws an excerpt of
 import base64
 from typing import Any
 
-from engine.daemon.buildkit.failures import detail
+from engine.daemon.buildkit.failures import denied, detail
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.llb.definition import Graph
 from engine.daemon.buildkit.messages import ops
@@ -42,6 +42,7 @@ def explained(error: EngineError, digest: str, graph: Graph | None) -> EngineErr
     if vertex is not None:
         description = vertex.metadata["description"]
         details.append(detail(SOLVE, {"op": shown(vertex.op)} | ({"description": description} if description else {})))
+    details += denied(error)
     status: Status = {"code": code, "message": words, "details": details}
     return grpc.Failed(grpc.Status(code, words, protobuf.encode(Status, status)))
 

@@ -14,7 +14,7 @@ from engine.daemon.build import bases
 from engine.daemon.build.conversing import Listener, Speaker, converse
 from engine.daemon.build.dialect import BUILDKIT
 from engine.daemon.build.options import Options
-from engine.daemon.buildkit import authority, jobs, methods, policyreading, workers
+from engine.daemon.buildkit import authority, jobs, methods, policyevaluator, workers
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.llb import returned
@@ -77,7 +77,7 @@ def solve(
         raise NotBuilt("development gateway is no longer supported")
     if depth >= DEEPEST:
         raise Invalid(f"frontends lie in each other more than {DEEPEST} times")
-    name = policyreading.read(job.asked["SourcePolicy"]).image(name)
+    name = policyevaluator.checks(engine, job).image(name)
     job.captured.requested(NAME, options)
     vertex = job.progress.vertex(f"resolve image config for docker-image://{name}")
     vertex.begin()

@@ -23,7 +23,7 @@ CAPABILITIES: tuple[str, ...] = (
         "source.git.mtime",
         "source.git.skipsubmodules",
     ),
-    *("source.git.subdir",),
+    *("source.git.subdir", "source.policy", "source.policy.session"),
     *("exec.meta.base", "exec.meta.cdi", "exec.meta.cgroup.parent", "exec.meta.linux.resources", "exec.meta.network"),
     *("exec.meta.proxyenv", "exec.meta.removemountstubs.recursive", "exec.meta.security", "exec.meta.setsdefaultpath"),
     *("exec.meta.ulimit", "exec.mount.bind", "exec.mount.bind.readwrite-nooutput", "exec.mount.cache"),

@@ -5,6 +5,7 @@ Pure. The remote's words are checked where an address is read; what this engine 
 
 from collections.abc import Mapping
 
+from engine.daemon.build import sourcechecks
 from engine.daemon.build.git import gitaddress
 from engine.daemon.build.git.gitaddress import GitAddress
 from engine.daemon.build.git.gitsource import GitSource
@@ -27,7 +28,11 @@ def read(identifier: str, attrs: Mapping[str, str], title: str = "") -> GitSourc
         if key not in _KNOWN:
             raise NotBuilt(f"the attribute {key} of a git repository is not built in this engine")
     rest, _, fragment = identifier.removeprefix(_SCHEME).partition("#")
-    address = _address(attrs.get(_URL) or f"https://{rest}", fragment)
+    address = address_of(f"https://{rest}", fragment)
+    if attrs.get(_URL):
+        named, address = address, address_of(attrs[_URL], fragment)
+        if _place(named) != _place(address):  # what is judged by its name is to be what is fetched
+            raise Invalid(f"{_URL} does not match source identifier")
     address.checksum = attrs.get(_CHECKSUM, "") or address.checksum
     address.submodules = not _flag(attrs, _ALONE)
     address.by_commit = _flag(attrs, _BY_COMMIT)
@@ -41,8 +46,15 @@ def read(identifier: str, attrs: Mapping[str, str], title: str = "") -> GitSourc
     return GitSource(address, _flag(attrs, _KEEP), title or identifier)
 
 
-def _address(remote: str, fragment: str) -> GitAddress:
-    """The address of any remote, also of one that a Dockerfile could not tell from a file's URL."""
+def _place(address: GitAddress) -> tuple[str, str]:
+    """The host of a repository, and its path there."""
+    rest, _, _ = sourcechecks.of_git(address).name.partition("#")
+    host, _, path = rest.partition("/")
+    return host.lower(), path.removesuffix(_SUFFIX)
+
+
+def address_of(remote: str, fragment: str) -> GitAddress:
+    """The address of any remote, also of one that a Dockerfile could not tell from a file's URL. Raises Invalid."""
     remote = remote.partition("#")[0]
     found = gitaddress.parse(f"{remote}#{fragment}")
     if found is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from engine.daemon.build.copying import fetching
 from engine.daemon.build.git import checkout
 from engine.daemon.build.graph.work import HOST_NETWORK
-from engine.daemon.buildkit import authority, layoutsource, policyreading, sessions
+from engine.daemon.buildkit import authority, layoutsource, sessions
 from engine.daemon.buildkit.clientstore import ClientStore
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.jobs import Job
@@ -22,7 +22,8 @@ from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.platform import Platform
 from engine.daemon.images.reference import Reference
-from engine.daemon.images.verbs import resolution
+from engine.daemon.images.verbs import attestations, resolution
+from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, NotBuilt, NotFound
@@ -53,7 +54,6 @@ def image(engine: DaemonParts, job: Job, name: str, platform: ops.Platform | Non
     """
     if mode not in _MODES:
         raise Invalid(f"invalid image resolve mode: {mode}")
-    name = policyreading.read(job.asked["SourcePolicy"]).image(name)
     reference = Reference.parse(name)
     wanted = _platform(platform)
     vertex = job.progress.vertex(title or f"resolve image config for {name}")
@@ -82,11 +82,13 @@ def _platform(named: ops.Platform | None) -> Platform:
     return platforms.of({"os": named["OS"], "architecture": named["Architecture"], "variant": named["Variant"]})
 
 
-def source(engine: DaemonParts, job: Job, asked: gateway.ResolveSourceMetaRequest) -> gateway.ResolveSourceMetaResponse:
-    """What is known of a source. Raises Invalid, NotFound, NotBuilt."""
-    op = asked["Source"]
-    if op is None:
-        raise Invalid("source is required")
+def source(
+    engine: DaemonParts, job: Job, op: ops.SourceOp, asked: gateway.ResolveSourceMetaRequest
+) -> gateway.ResolveSourceMetaResponse:
+    """What is known of a source, which is judged already. asked: what is to be known
+
+    Raises Invalid, NotFound, NotBuilt.
+    """
     identifier = op["identifier"]
     scheme = identifier.partition("://")[0]
     if scheme == "local":
@@ -95,12 +97,46 @@ def source(engine: DaemonParts, job: Job, asked: gateway.ResolveSourceMetaReques
         return {"Source": op, **_OTHERS[scheme](engine, job, op, asked)}
     if not identifier.startswith(_IMAGE):
         raise NotBuilt(f"what is known of the source {identifier[:200]} is not built in this engine")
-    name = identifier.removeprefix(_IMAGE)
-    if asked["Image"] is not None and (asked["Image"]["AttestationChain"] or asked["Image"]["ResolveAttestations"]):
-        raise NotBuilt("attestations of images are not built in this engine")
-    found = image(engine, job, name, asked["Platform"], asked["ResolveMode"], asked["LogName"])
-    config = b"" if asked["Image"] is not None and asked["Image"]["NoConfig"] else found.config
-    return {"Source": op, "Image": {"Digest": found.digest, "Config": config}}
+    name, more = identifier.removeprefix(_IMAGE), asked["Image"]
+    attested = more is not None and bool(more["AttestationChain"] or more["ResolveAttestations"])
+    mode = "pull" if attested else asked["ResolveMode"]  # an image that is here has lost what was attested of it
+    found = image(engine, job, name, asked["Platform"], mode, asked["LogName"])
+    config = b"" if more is not None and more["NoConfig"] else found.config
+    told: gateway.ResolveSourceImageResponse = {"Digest": found.digest, "Config": config}
+    if more is not None and attested:
+        told["AttestationChain"] = _chain(engine, job, name, asked["Platform"], more["ResolveAttestations"])
+    return {"Source": op, "Image": told}
+
+
+def _chain(
+    engine: DaemonParts, job: Job, name: str, platform: ops.Platform | None, predicates: list[str]
+) -> gateway.AttestationChain | None:
+    """What is attested of an image, and who has signed that; None of one that has no index. Raises EngineErrors."""
+    credentials = authority.of_session(job.asked["Session"], job.check)(Reference.parse(name).domain)
+    found = attestations.resolve(engine.images, name, str(_platform(platform)), credentials, predicates)
+    if found is None:
+        return None
+    return {
+        "Root": found.root,
+        "ImageManifest": found.image,
+        "AttestationManifest": found.attestation,
+        "SignatureManifests": [found.signature] if found.signature else [],
+        "Blobs": {
+            digest: {"descriptor": _described(part), "data": data} for digest, (part, data) in found.blobs.items()
+        },
+    }
+
+
+def _described(part: Object) -> gateway.Descriptor:
+    notes = part.get("annotations")
+    texts = {key: value for key, value in notes.items() if isinstance(value, str)} if isinstance(notes, dict) else {}
+    kind = part.get("mediaType")
+    return {
+        "media_type": kind if isinstance(kind, str) else "",
+        "digest": part["digest"],
+        "size": part["size"],
+        "annotations": texts,
+    }
 
 
 def layout(
@@ -122,15 +158,17 @@ def _layout(
 def _git(
     engine: DaemonParts, job: Job, op: ops.SourceOp, asked: gateway.ResolveSourceMetaRequest
 ) -> gateway.ResolveSourceMetaResponse:
-    if asked["Git"] is not None and asked["Git"]["ReturnObject"]:
-        raise NotBuilt("the objects of a git repository are not built in this engine")
     address = repositories.read(op["identifier"], op["attrs"]).address
     place = os.readlink(f"/proc/self/fd/{job.workroom(engine).scratch}")
     session = sessions.find(job.asked["Session"]) if job.asked["Session"] else None
     giver = SessionGiver(session, job.check) if session is not None else None
     found = checkout.resolve(address, place, giver, job.check)
-    told: gateway.ResolveSourceGitResponse = {"Checksum": found.tag or found.commit, "Ref": found.ref or address.ref}
-    return {"Git": {**told, "CommitChecksum": found.commit if found.tag else ""}}
+    ref = found.branch or found.ref or address.ref
+    told: gateway.ResolveSourceGitResponse = {"Checksum": found.tag or found.commit, "Ref": ref}
+    told["CommitChecksum"] = found.commit if found.tag else ""
+    if asked["Git"] is not None and asked["Git"]["ReturnObject"]:
+        told["CommitObject"], told["TagObject"] = checkout.objects(address, found, place, giver, job.check)
+    return {"Git": told}
 
 
 def _web(

@@ -8,7 +8,7 @@ import json
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.daemon.build import copies, fileactions
+from engine.daemon.build import copies, fileactions, sourcechecks
 from engine.daemon.build.copies import Copying
 from engine.daemon.build.copying import fetching
 from engine.daemon.build.copying.request import Request
@@ -109,12 +109,8 @@ class Describing:
 
     def git(self, address: GitAddress, keep: bool) -> Place:
         """Write a source that is a repository."""
-        remote = address.shown
-        rest = remote.partition("://")[2] or remote
-        fragment = address.ref + (f":{address.subdir}" if address.subdir else "")
-        attrs = {"git.fullurl": remote, **({"git.keepgitdir": "true"} if keep else {})}
-        attrs |= {"git.checksum": address.checksum} if address.checksum else {}
-        return self.source(f"git://{rest}{'#' + fragment if fragment else ''}", attrs)
+        found = sourcechecks.of_git(address, keep)
+        return self.source(found.identifier, {**found.attributes, "git.fullurl": address.shown})
 
     def text(self, name: str, data: bytes, mode: int) -> Place:
         """Write the making of a here-document."""
@@ -230,10 +226,10 @@ def _copy(graph: Describing, node: Node) -> Place:
         if address is not None:
             add(graph.git(address, bool(request.keep_git_dir)), _copied(request, copies.copied(request, "/")))
             continue
-        name = fetching.plain_name(source)
-        attrs = {"http.filename": name, **({"http.checksum": operation.checksum} if operation.checksum else {})}
+        name, wanted = fetching.plain_name(source), operation.wanted(source)
+        attrs = {"http.filename": name, **({"http.checksum": wanted.checksum} if wanted.checksum else {})}
         made = copies.copied(request, f"/{name}", request.unpack_fetched)
-        add(graph.source(redacted(source), attrs), _copied(request, made))
+        add(graph.source(redacted(wanted.url), attrs), _copied(request, made))
     for name, data in request.inline:
         add(graph.text(name, data, _FILE_MODE), _copied(request, copies.copied(request, f"/{name}")))
     made_of = graph.file(actions, *inputs)

@@ -14,7 +14,7 @@ from engine.daemon.build.mounting import Mount
 from engine.daemon.build.options import Options
 from engine.daemon.build.pulled import Given
 from engine.daemon.build.run import Command, Running
-from engine.daemon.buildkit import authority, policyreading
+from engine.daemon.buildkit import authority, policyevaluator
 from engine.daemon.buildkit.attestwishes import Generator
 from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.exporters.intoto import Attestation
@@ -58,7 +58,7 @@ class Scanner:
 
 def _found(engine: DaemonParts, job: Job, generator: Generator) -> Base:
     """The generator's image, as one of the images that the build uses."""
-    name = policyreading.read(job.asked["SourcePolicy"]).image(generator.image.canonical)
+    name = policyevaluator.checks(engine, job).image(generator.image.canonical)
     pull = job.asked["FrontendAttrs"].get("image-resolve-mode") == "pull"
     options = Options(pull=pull, credentials=authority.of_session(job.asked["Session"], job.check))
     keeper = job.workroom(engine).keeper

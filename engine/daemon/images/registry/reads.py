@@ -154,6 +154,19 @@ class Registry:
             raise SystemFailure(uncommitted("manifest", digest_of(data), reference))
         return data, kind
 
+    def referrers(self, digest: str) -> list[Object]:
+        """The descriptors of the manifests that are about another one; none where the registry knows of none.
+
+        The tag in the place of the API is for registries that have none. Raises Invalid, Unauthorized, SystemFailure.
+        """
+        for place in (f"referrers/{digest}", f"manifests/{digest.replace(':', '-')}"):
+            with contextlib.suppress(NotFound), self._ask("GET", place, {"Accept": documents.OCI_INDEX}) as answer:
+                data = read_body(answer, documents.LARGEST_DOCUMENT + 1)
+                if len(data) > documents.LARGEST_DOCUMENT:
+                    raise Invalid(f"the list of referrers is larger than {documents.LARGEST_DOCUMENT} bytes")
+                return documents.index_entries(documents.load(data, "list of referrers"))
+        return []
+
     def tags(self) -> list[str]:
         """All tags of the repository, read page by page. Raises NotFound, Invalid."""
         found: dict[str, None] = {}
