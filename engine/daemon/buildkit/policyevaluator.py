@@ -39,6 +39,8 @@ _AT_ONCE = 8
 _MOST_ATTRIBUTES, _LONGEST_ATTRIBUTE = 100, 64 * 1024
 _MOST_MESSAGES, _LONGEST_MESSAGE = 100, 4096
 _WITH_PLATFORM = (sourcechecks.IMAGE, sourcechecks.LAYOUT)
+_ASKED = ("git.checksum", "git.keepgitdir", "git.skipsubmodules", "git.mtime", "git.fetchbycommit")
+"""What the query of a repository's name may ask for, which the name in BuildKit's form does not have."""
 _ACTIONS = {policy.ALLOW: "ALLOW", policy.DENY: "DENY", policy.CONVERT: "CONVERT"}
 
 
@@ -181,7 +183,9 @@ def _normal(source: Source) -> Source:
         address = repositories.address_of(f"https://{whole}", fragment)
     except Invalid:  # which who takes it finds again
         return source
-    return Source(sourcechecks.of_git(address).identifier, source.attributes)
+    found = sourcechecks.of_git(address)
+    asked = {key: value for key, value in found.attributes.items() if key in _ASKED} if "?" in whole else {}
+    return Source(found.identifier, asked | dict(source.attributes))
 
 
 @contextlib.contextmanager

@@ -135,3 +135,19 @@ def test_many_are_asked_about_some_at_once(job: tuple[Job, list[Decide]]) -> Non
     assert most <= 8
     with pytest.raises(EngineError, match="not allowed by policy: action DENY"):
         evaluator(job[0]).every([(each, None) for each in (*sources, Source("https://x/bad"))])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "attributes"),
+    [
+        ("git://h.example/r.git#main:a/../b", "git://h.example/r.git#main:b", {}),
+        ("git://h.example/./r.git?checksum=abc&ref=v1", "git://h.example/r.git#v1", {"git.checksum": "abc"}),
+        ("git://h.example/r.git?nothing=1", "git://h.example/r.git?nothing=1", {}),
+        ("docker-image://busybox", "docker-image://busybox", {}),
+    ],
+)
+def test_a_repository_is_judged_by_its_name_in_one_form(
+    job: tuple[Job, list[Decide]], name: str, expected: str, attributes: dict[str, str]
+) -> None:
+    """What its query has asked for is not lost."""
+    assert evaluator(job[0]).judged(Source(name)) == Source(expected, attributes)
