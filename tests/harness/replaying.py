@@ -17,7 +17,6 @@ from engine.daemon.buildkit import methods
 from engine.daemon.buildkit.calling import Outgoing
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import fsutil, ops
-from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.buildkit.serving import Call, Method
 from engine.errors import EngineError
 from engine.protocols import grpc, protobuf
@@ -198,10 +197,6 @@ class Replay:
     def _learn(self, played: Played) -> None:
         """Remember what this daemon has said in the place of the other one."""
         if played.path == BRIDGE + "Solve":
-            if played.status.code:  # the client ends its frontend with what it was told
-                error = protobuf.decode(Status, played.status.details)
-                self._results[played.answered[0]["result"]["ref"]["id"]] = {"error": error}
-                return
             then, now = played.answered[0]["result"], played.answers[0]["result"]
             self._results[then["ref"]["id"] if then["ref"] else ""] = now
             if then["ref"] and then["ref"]["ops"] is not None:
@@ -220,8 +215,7 @@ class Replay:
         """The message as the client would send it to this daemon."""
         found = dict(message)
         if found.get("result") and found["result"].get("ref"):
-            ours = self._results.get(found["result"]["ref"]["id"], found["result"])
-            found = {"error": ours["error"]} if "error" in ours else {"result": ours}
+            found = {"result": self._results.get(found["result"]["ref"]["id"], found["result"])}
         if isinstance(found.get("Ref"), str) and found["Ref"] in self._results:
             found["Ref"] = self._results[found["Ref"]]["ref"]["id"]
         if found.get("digest") in self._digests:

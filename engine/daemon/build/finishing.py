@@ -45,6 +45,17 @@ def document(built: Built, solver: Solver, asked: Platform | None) -> tuple[Obje
     return made, tree.parts
 
 
+def planned(built: Built, asked: Platform | None) -> Object:
+    """What is known of the image's document before its nodes are solved. asked: as of `document`"""
+    platform = asked or platforms.host()
+    return {
+        "architecture": platform.architecture,
+        "os": platform.os,
+        "config": _config(built),
+        "rootfs": {"type": "layers", "diff_ids": []},
+    }
+
+
 def _config(built: Built) -> Object:
     """The config of the image; that of Windows has its own slashes."""
     found = shown_config(built.state.config)

@@ -135,7 +135,7 @@ class StepFailed(CommandFailed):
     """The command of a step has failed, and what it has left can be looked at.
 
     operation; inputs: what it was run on; root: gives its root as it is now, while that is held; written: its mounts
-    that would have been outputs
+    that would have been outputs; metadata: what its frontend says of the result all the same
     """
 
     def __init__(
@@ -148,6 +148,7 @@ class StepFailed(CommandFailed):
     ) -> None:
         super().__init__(str(failure), failure.code, failure.command)
         self.operation, self.inputs, self.root, self.written = operation, tuple(inputs), root, tuple(written)
+        self.metadata: dict[str, bytes] = {}
 
 
 class Running:

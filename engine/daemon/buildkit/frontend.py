@@ -15,7 +15,7 @@ from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.graph.solver import Solver
 from engine.daemon.build.localtree import Loading, Local
 from engine.daemon.build.options import Options
-from engine.daemon.build.run import Running
+from engine.daemon.build.run import Running, StepFailed
 from engine.daemon.build.scantargets import ScanTargets
 from engine.daemon.build.sourcechecks import SourceChecks
 from engine.daemon.buildkit import (
@@ -166,6 +166,10 @@ def _built(
         _empty_caches(engine, nodes)
         try:
             solver.solve(nodes)
+        except StepFailed as error:
+            configs = [finishing.planned(*each) for each in zip(targets, map(_platform, wanted), strict=True)]
+            error.metadata = _metadata(targets, wanted, configs, asked.indexed)
+            raise
         finally:
             if local.remembered is not None:
                 local.remembered.save()
@@ -234,18 +238,31 @@ def _outcome(targets: Sequence[Built], wanted: Sequence[Options], solver: Solver
     """
     trees = []
     for target, options in zip(targets, wanted, strict=True):
-        asked = platforms.parse(options.platform) if options.platform else None
-        config, parts = finishing.document(target, solver, asked)
-        platform = asked or platforms.host()
+        config, parts = finishing.document(target, solver, _platform(options))
+        platform = _platform(options) or platforms.host()
         steps = functools.partial(solver.steps, target.tree) if target.tree is not None else tuple
         trees.append(Tree(platform, parts, config, steps=steps, id=platform.whole))
-    metadata = {_PLATFORMS: json.dumps({"Platforms": [_named(tree.platform) for tree in trees]}).encode()}
-    for tree, target in zip(trees, targets, strict=True):
-        suffix = f"/{tree.id}" if indexed or len(trees) > 1 else ""
-        metadata[f"{_CONFIG}{suffix}"] = documents.dump(tree.config)
+    metadata = _metadata(targets, wanted, [tree.config for tree in trees], indexed)
+    return Outcome(tuple(trees), metadata, indexed)
+
+
+def _platform(options: Options) -> Platform | None:
+    """The platform that the client has named."""
+    return platforms.parse(options.platform) if options.platform else None
+
+
+def _metadata(
+    targets: Sequence[Built], wanted: Sequence[Options], configs: Sequence[Object], indexed: bool
+) -> dict[str, bytes]:
+    """What BuildKit's frontend says of its results: their platforms, configs, and those of their bases."""
+    each = [_platform(options) or platforms.host() for options in wanted]
+    metadata = {_PLATFORMS: json.dumps({"Platforms": [_named(platform) for platform in each]}).encode()}
+    for platform, config, target in zip(each, configs, targets, strict=True):
+        suffix = f"/{platform.whole}" if indexed or len(each) > 1 else ""
+        metadata[f"{_CONFIG}{suffix}"] = documents.dump(config)
         if target.base:
             metadata[f"{_BASE}{suffix}"] = documents.dump(target.base)
-    return Outcome(tuple(trees), metadata, indexed)
+    return metadata
 
 
 def _scanned(solver: Solver, tree: Tree, targets: ScanTargets) -> Tree:

@@ -65,9 +65,11 @@ def solve(
         asked = {**options, imagefrontend.SOURCE: other.source, _COMMAND_LINE: other.words}
         return imagefrontend.solve(engine, job, asked, inputs, serve, depth)
     except grpc.Failed as error:
-        if failedsteps.step_of(error) is None:
+        step = failedsteps.step_of(error)
+        if step is None:
             raise
-        return Answer(_held(job, references.failed(error)))  # told by who needs the files, as BuildKit's clients expect
+        # Whoever needs the files is told, as BuildKit's clients expect.
+        return Answer(_held(job, references.failed(error)), {}, step.metadata)
 
 
 def _promised(job: Job, outcome: Outcome) -> Answer:
