@@ -261,8 +261,14 @@ def test_the_terminal_of_the_client_is_as_before(docker, spawn, named):
         shell.close(force=True)
 
 
+def containers(buildx: Building) -> set[str]:
+    """The ids of all that its daemon has."""
+    return {each["Id"] for each in buildx.daemon.request("GET", "/containers/json?all=1").json()}
+
+
 def test_control_c_ends_a_build(spawn: Callable, buildx: Building) -> None:
     """buildx draws what goes on there. Its words end with the step's, and the step's container with them."""
+    before = containers(buildx)
     buildx.write("RUN echo be''gun; sleep 1000")
     environment = {**buildx.environment, "BUILDKIT_PROGRESS": "tty"}
     child = spawn("build", ".", env=environment, cwd=str(buildx.place))
@@ -270,13 +276,14 @@ def test_control_c_ends_a_build(spawn: Callable, buildx: Building) -> None:
     child.sendintr()
     assert ended(child) == 130
     end = time.monotonic() + SECONDS
-    while buildx.daemon.request("GET", "/containers/json").json():
+    while containers(buildx) - before:
         assert time.monotonic() < end, "the container of the step is still there"
         time.sleep(0.05)
 
 
 def test_what_a_failed_step_has_left_is_looked_at(spawn: Callable, buildx: Building) -> None:
     """buildx makes a container of it, in which a shell runs. Nothing stays once the client has gone."""
+    before = containers(buildx)
     buildx.write("RUN echo le''ft > /file; exit 3")
     environment = {**buildx.environment, "BUILDX_EXPERIMENTAL": "1"}
     words = ("buildx", "debug", "--invoke=/bin/sh", "build", ".")
@@ -287,6 +294,6 @@ def test_what_a_failed_step_has_left_is_looked_at(spawn: Callable, buildx: Build
     child.expect("left\r+\n")
     child.close(force=True)
     end = time.monotonic() + SECONDS
-    while buildx.daemon.request("GET", "/containers/json?all=1").json():
+    while containers(buildx) - before:
         assert time.monotonic() < end, "a container is still there"
         time.sleep(0.05)
