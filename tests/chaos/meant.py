@@ -76,7 +76,7 @@ ROWS = (
     Row(500, _CREATE, r"^invalid volume specification: |^invalid mode: ", "43, 44"),
     Row(500, _CREATE, r"^invalid --security-opt ", "60"),
     Row(500, _CREATE, r"^the volumes of the container cannot be filled: file name too long", "lstat(2) in the image"),
-    Row(500, r"POST /volumes/create", r"error while creating volume path: file name too long", "mkdir(2)"),
+    Row(500, r"POST /volumes/create", r"error while creating volume root path .*: file name too long", "mkdir(2)"),
     Row(500, _START, r"^error while resolving symlinks in combined path ", "a subpath through a file"),
     Row(
         500,

@@ -53,6 +53,16 @@ DIFFERENCES: tuple[Meant, ...] = (
     seen("links", r"\S+ 1500 0x1003 (0|1000)", "links have the kernel's queue, so that a discipline put on one works"),
     # What a daemon of containerd and runc has.
     Meant(
+        CONTAINER,
+        "value",
+        r"Mounts\[\]\.Source",
+        r"'/ROOT/rootfs/.*, ours ''",
+        "an image that is mounted has no place on the host",
+    ),
+    Meant(
+        r"GET /containers/NAME-./stats", "status", "", r".*no metrics received.*", "containerd may have no figures yet"
+    ),
+    Meant(
         "GET /info", "type|missing", r"Containerd|Runtimes\..*", ANY, "there is no containerd, and no runc to be asked"
     ),
     Meant(

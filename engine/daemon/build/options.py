@@ -12,7 +12,6 @@ from engine.daemon import jsontext
 from engine.daemon.build import stepgroups
 from engine.daemon.build.namedcontexts import NamedContext
 from engine.daemon.build.sourcechecks import SourceChecks
-from engine.daemon.images import platform as platforms
 from engine.daemon.images.reference import Reference
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass, field
@@ -105,7 +104,7 @@ def read(query: Query, credentials: Callable[[str], Object | None], shows_ids: b
         args=table(query, "buildargs", "build args", is_argument),
         labels=table(query, "labels", "labels", is_text),
         target=query.text("target"),
-        platform=_platform(query.text("platform")),
+        platform=query.text("platform"),
         host=_host(query),
         credentials=credentials,
         shows_ids=shows_ids,
@@ -133,12 +132,6 @@ def tag(text: str) -> Reference:
     if reference.digest:
         raise Invalid("build tag cannot contain a digest")
     return reference.with_default_tag()
-
-
-def _platform(text: str) -> str:
-    if text:
-        platforms.parse(text)
-    return text
 
 
 def listed(query: Query, name: str, shown: str, fits: Callable[[object], bool]) -> list[Any]:

@@ -18,6 +18,7 @@ from engine.literals import LAST_PORT, integer
 Match = Callable[[Container, State], bool]
 Compile = Callable[[ContainerParts, tuple[str, ...]], Match]
 
+_ORDER = ("exited", "status", "is-task", "health", "before", "since", "ancestor", "publish", "expose")
 STATUSES = ("created", "running", "paused", "restarting", "removing", "exited", "dead")
 _HEALTH = ("none", "starting", "healthy", "unhealthy")
 _BY_PORT = ("expose", "publish")
@@ -30,7 +31,9 @@ def compile_filters(engine: ContainerParts, filters: dict[str, tuple[str, ...]])
     for name in filters:
         if name not in FILTERS:
             raise Invalid(f"invalid filter '{name}'")
-    asked = {name: FILTERS[name](engine, values) for name, values in filters.items() if values}
+    # Of several that are wrong dockerd tells the first in its own order.
+    names = sorted(filters, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+    asked = {name: FILTERS[name](engine, filters[name]) for name in names if filters[name]}
     by_port = [asked.pop(name) for name in _BY_PORT if name in asked]
     if by_port:  # docker passes a container that passes either of these two
         return [*asked.values(), lambda container, state: any(match(container, state) for match in by_port)]

@@ -195,7 +195,9 @@ class Volumes:
                 table.insert(connection, name, DRIVER, labels, options, volume.created_ns)
                 self.mend(volume)
         except OSError as error:
-            raise SystemFailure(f"create {name}: error while creating volume path: {words(error)}") from error
+            root = os.path.dirname(volume.path)
+            told = f"error while creating volume root path '{root}': mkdir {root}: {words(error)}"
+            raise SystemFailure(f"create {name}: {told}") from error
         self._volumes[name] = volume
         self._events.publish("volume", "create", name, {"driver": DRIVER})
         return volume

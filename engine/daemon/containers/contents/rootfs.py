@@ -322,7 +322,8 @@ def _mounts_of(engine: MountParts, container: Container, where: paths.Paths, len
     """
     asked = [mount for mount in preparing.sandbox_mounts(engine, container, lent) if mount.kind != "tmpfs"]
     targets = {mount.target for mount in asked}
-    own = [Mount("bind", where.etc(name), f"/etc/{name}") for name in files.mounted(container)]
+    etc = files.mounted(container) if container.snapshot().started_ns else ()  # dockerd makes them at the first start
+    own = [Mount("bind", where.etc(name), f"/etc/{name}") for name in etc]
     own = [mount for mount in own if mount.target not in targets and os.path.exists(mount.source)]
     for mount in sorted((*asked, *own), key=lambda mount: mount.target.count("/")):
         yield replace(mount, propagation="", asked=False)

@@ -254,9 +254,9 @@ def _parse_tmpfs(mount: Mount, _source: str, target: str, writable: bool) -> Mou
     return point("tmpfs", target, {"Data": text}, writable=writable)
 
 
-def _parse_image(mount: Mount, source: str, target: str, writable: bool) -> MountPoint:
+def _parse_image(mount: Mount, source: str, target: str, _writable: bool) -> MountPoint:
     subpath = (mount.get("ImageOptions") or {}).get("Subpath") or ""
-    return point("image", target, {"Subpath": subpath}, name=source, writable=writable)
+    return {**point("image", target, {"Subpath": subpath}, name=source, writable=False), "Propagation": "rprivate"}
 
 
 _PARSERS = {"bind": _parse_bind, "volume": _parse_volume, "tmpfs": _parse_tmpfs, "image": _parse_image}

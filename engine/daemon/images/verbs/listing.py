@@ -99,7 +99,7 @@ def inspect_json(
         "OsVersion": config.get("os.version", ""),
         "Parent": image.parent,
         "Size": image.size if single else _size(store, store.platforms(image)),
-        "RootFS": {"Type": "layers", "Layers": image.diff_ids},
+        "RootFS": {"Type": "layers", **({"Layers": image.diff_ids} if image.diff_ids else {})},
         "Metadata": {"LastTagTime": rfc3339(image.tagged_ns)},
         "Descriptor": entry_of(store, image) if single and image.manifest != image.id else image.descriptor,
         "Identity": _identity(store, image),
