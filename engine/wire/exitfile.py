@@ -65,8 +65,9 @@ def read(exec_dir: str, name: str = EXIT) -> bytes | None:
 
 def _shown(error: BaseException | None) -> str:
     """What `traceback` would say, without the source lines: their files may be another version's by now."""
-    lines = []
-    while error is not None:
+    lines, shown = [], set[int]()
+    while error is not None and id(error) not in shown:  # one that was raised again may be its own cause
+        shown.add(id(error))
         place, calls = error.__traceback__, []
         while place is not None:
             code = place.tb_frame.f_code

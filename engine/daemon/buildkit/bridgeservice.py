@@ -224,7 +224,10 @@ def _answer(engine: DaemonParts, asker: Asker, call: Call[Any, Any], method: Met
         try:
             answer = method(engine, asker, asked)
         except grpc.Failed as error:
-            raise failedsteps.offered(error, asker.references) from error
+            told = failedsteps.offered(error, asker.references)
+            if told is error:
+                raise
+            raise told from error
         call.send(answer)
 
 

@@ -4,6 +4,7 @@ Pure.
 """
 
 import posixpath
+from collections.abc import Iterator
 
 from engine.daemon.build.copying.sources import AbsentSource
 from engine.daemon.dockerfile.gotext import quoted
@@ -21,3 +22,12 @@ def words_of(error: BaseException) -> str:
         path = posixpath.join("/", error.path)
         return f"failed to compute cache key: failed to calculate checksum: {quoted(path)}: not found"
     return str(error) if isinstance(error, EngineError) else "internal error"
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it was raised from, each once: one that several threads raise again may be its own cause."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__

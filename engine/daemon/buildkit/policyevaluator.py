@@ -17,6 +17,7 @@ from engine.daemon.build.sourcechecks import SourceChecks
 from engine.daemon.build.sourcepolicies import Source, SourcePolicies
 from engine.daemon.buildkit import methods, policyreading, sessions
 from engine.daemon.buildkit.calling import unary
+from engine.daemon.buildkit.faultwords import causes
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import repositories
 from engine.daemon.buildkit.messages import gateway, ops, policy, policysession
@@ -254,11 +255,9 @@ def message_of(platform: str) -> ops.Platform:
 
 def reasons(error: BaseException | None) -> list[str]:
     """Why a client has denied a source, in its own words; none for another failure."""
-    while error is not None:
-        if isinstance(error, Denied) and error.messages:
-            return list(error.messages)
-        error = error.__cause__
-    return []
+    denials = (each for each in causes(error) if isinstance(each, Denied) and each.messages)
+    denial = next(denials, None)
+    return [] if denial is None else list(denial.messages)
 
 
 def graph_sources(evaluator: PolicyEvaluator, asked: Sequence[ops.Op]) -> list[Source]:

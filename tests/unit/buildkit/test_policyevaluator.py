@@ -10,10 +10,12 @@ import pytest
 
 from engine.daemon.build.sourcepolicies import Source
 from engine.daemon.buildkit import jobs, methods, policyevaluator
-from engine.daemon.buildkit.jobs import Cancelled, Job
+from engine.daemon.buildkit.faultwords import causes
+from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link
 from engine.daemon.buildkit.messages import policy, policysession
-from engine.daemon.buildkit.serving import Call, Method
+from engine.daemon.buildkit.policyevaluator import Denied
+from engine.daemon.buildkit.serving import Call, Cancelled, Method
 from engine.daemon.buildkit.sessions import Session
 from engine.errors import EngineError, Forbidden, Invalid, Unavailable
 from tests.harness.links import LONG, running
@@ -151,3 +153,13 @@ def test_a_repository_is_judged_by_its_name_in_one_form(
 ) -> None:
     """What its query has asked for is not lost."""
     assert evaluator(job[0]).judged(Source(name)) == Source(expected, attributes)
+
+
+def test_a_failure_that_is_its_own_cause_has_an_end() -> None:
+    """Threads that wait for one failure raise it again, one of them while it handles it."""
+    one, other = Invalid("one"), Denied("other", ("no",))
+    one.__cause__ = one
+    assert policyevaluator.reasons(one) == []
+    one.__cause__, other.__cause__ = other, one
+    assert policyevaluator.reasons(one) == ["no"]
+    assert list(causes(other)) == [other, one]

@@ -11,6 +11,7 @@ from engine.daemon.build.graph.snapshot import Snapshot
 from engine.daemon.build.mounting import Mount
 from engine.daemon.build.run import Running, StepFailed
 from engine.daemon.buildkit.failures import detail
+from engine.daemon.buildkit.faultwords import causes
 from engine.daemon.buildkit.llb import execution, explaining
 from engine.daemon.buildkit.llb.references import Reference, References
 from engine.daemon.buildkit.messages import ops
@@ -21,7 +22,6 @@ from engine.daemon.jsontext import Object
 from engine.protocols import grpc, protobuf
 
 _KINDS = {"bind": ops.BIND, "secret": ops.SECRET, "ssh": ops.SSH, "cache": ops.CACHE, "tmpfs": ops.TMPFS}
-_DEEPEST = 8
 
 
 def offered(error: grpc.Failed, references: References) -> grpc.Failed:
@@ -41,11 +41,7 @@ def offered(error: grpc.Failed, references: References) -> grpc.Failed:
 
 def step_of(error: BaseException | None) -> StepFailed | None:
     """The failure of a command that can be looked at, which an error comes from; None for any other."""
-    for _ in range(_DEEPEST):
-        if error is None or isinstance(error, StepFailed):
-            return error
-        error = error.__cause__
-    return None
+    return next((each for each in causes(error) if isinstance(each, StepFailed)), None)
 
 
 def _ids(step: StepFailed, mounts: list[Object], references: References) -> Object:
