@@ -172,7 +172,8 @@ def test_a_repository_that_a_secret_of_any_name_opens(daemon: Daemon, server: Gi
     server.repository("a").commit({"file": "one\n"})
     server.token = "basic " + base64.b64encode(b"x-access-token:hush").decode()
     value = b"hush" if attribute == "git.authtokensecret" else server.token.encode()
-    source = {"identifier": "git://x", "attrs": {"git.fullurl": server.url("a"), attribute: "mine"}}
+    url = server.url("a")
+    source = {"identifier": f"git://{url.partition('://')[2]}", "attrs": {"git.fullurl": url, attribute: "mine"}}
     for secrets in ({"mine": value}, {f"mine.127.0.0.1:{server.port}": value, "mine": b"wrong"}):
         with giving(daemon, secrets) as id, frontend(daemon, Session=id) as asked:
             writer = Writer()
