@@ -7,7 +7,7 @@ the names of the API's definition, and its items. `api.usageform` then shapes th
 
 from collections.abc import Callable, Collection
 
-from engine.daemon.build import prune as builds
+from engine.daemon.builder import prune as builds
 from engine.daemon.containers.verbs import listing as containers
 from engine.daemon.images import usage as images
 from engine.daemon.images.verbs.listing import images_json

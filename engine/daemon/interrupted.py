@@ -18,9 +18,9 @@ from engine.kernel import syscalls
 from engine.late import TYPE_CHECKING, late
 
 if TYPE_CHECKING:  # most daemons never need it
-    from engine.daemon.build import recovery
+    from engine.daemon.builder import recovery
 else:
-    recovery = late("engine.daemon.build.recovery")
+    recovery = late("engine.daemon.builder.recovery")
 
 
 def forget_torn(database: Database) -> None:

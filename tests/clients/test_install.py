@@ -45,7 +45,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"needs pip, wheel and setuptools {SETUPTOOLS} or later")
     source = tmp_path_factory.mktemp("wheel") / "source"
     shutil.copytree(PROJECT, source, ignore=NOT_SOURCE)
-    shutil.rmtree(source / "build", ignore_errors=True)  # what an earlier wheel left; engine/daemon/build is source
+    shutil.rmtree(source / "build", ignore_errors=True)  # what an earlier wheel left; engine/daemon/builder is source
     return source
 
 

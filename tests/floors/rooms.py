@@ -120,7 +120,7 @@ ROOMS = {
         "engine.wire",
     ),
     "engine.daemon.interrupted": (
-        "engine.daemon.build",
+        "engine.daemon.builder",
         "engine.daemon.containers.paths",
         "engine.daemon.runtime",
         "engine.daemon.store",
@@ -130,7 +130,7 @@ ROOMS = {
         *("engine.daemon.containers", "engine.daemon.runtime", "engine.daemon.slumber", "engine.daemon.store", *BASE),
     ),
     "engine.daemon.api": (
-        "engine.daemon.build",
+        "engine.daemon.builder",
         "engine.daemon.buildkit",
         "engine.daemon.diskusage",
         "engine.daemon.info",
@@ -155,7 +155,7 @@ ROOMS = {
         "engine.daemon.plugins",
     ),
     "engine.daemon.diskusage": (
-        "engine.daemon.build",
+        "engine.daemon.builder",
         "engine.daemon.containers",
         "engine.daemon.images",
         "engine.daemon.jsontext",
@@ -172,7 +172,7 @@ ROOMS = {
         "engine.daemon.runtime",
         *BASE,
     ),
-    "engine.daemon.build": (
+    "engine.daemon.builder": (
         "engine.daemon.runtime",
         "engine.daemon.clock",
         "engine.daemon.containers",
@@ -187,7 +187,7 @@ ROOMS = {
     ),
     # A door in front of the builds, beside the API's own.
     "engine.daemon.buildkit": (
-        "engine.daemon.build",
+        "engine.daemon.builder",
         "engine.daemon.clock",
         "engine.daemon.containers.endpoints",
         "engine.daemon.dockerfile",

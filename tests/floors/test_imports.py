@@ -277,7 +277,7 @@ def test_the_first_image_does_not_bring_the_whole_house() -> None:
     script = f"import sys, engine.daemon.main, {', '.join(FIRST_IMAGE)}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-S", "-c", script], cwd=PROJECT, capture_output=True, text=True)
     assert loaded.returncode == 0, loaded.stderr
-    unwanted = (*HEAVY, "engine.daemon.dockerfile", "engine.daemon.build", "uuid")
+    unwanted = (*HEAVY, "engine.daemon.dockerfile", "engine.daemon.builder", "uuid")
     assert not [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in unwanted)]
 
 
@@ -308,7 +308,7 @@ NUMBERS = {
         *("network/firewall/rules", "network/pools", "network/subnets", "locks"),
     ),
     "of numbers": (
-        *("api/connection", "build/copying/fetching", "build/copying/packing", "build/workdir", "clock"),
+        *("api/connection", "builder/copying/fetching", "builder/copying/packing", "builder/workdir", "clock"),
         *("containers/life/end", "containers/exec/verbs", "notify", "tar/writer"),
     ),
 }

@@ -60,7 +60,7 @@ def tar() -> Callable[[bytes], None]:
 
 def dockerfile() -> Callable[[bytes], None]:
     """A Dockerfile's statements and their words."""
-    from engine.daemon.build import stages
+    from engine.daemon.builder import stages
     from engine.daemon.dockerfile import parser
     from engine.daemon.dockerfile.ignore import Ignore
     from engine.errors import EngineError

@@ -6,14 +6,14 @@ Belongs to one build. An image is looked up once; who asks for it meanwhile wait
 import threading
 from collections.abc import Mapping
 
-from engine.daemon.build import bases
-from engine.daemon.build.converting import Base
-from engine.daemon.build.dialect import BUILDKIT
-from engine.daemon.build.graph.keeper import Keeper
-from engine.daemon.build.graph.node import Node
-from engine.daemon.build.graph.work import Caller
-from engine.daemon.build.options import Options
-from engine.daemon.build.pulled import Pulled
+from engine.daemon.builder import bases
+from engine.daemon.builder.converting import Base
+from engine.daemon.builder.dialect import BUILDKIT
+from engine.daemon.builder.graph.keeper import Keeper
+from engine.daemon.builder.graph.node import Node
+from engine.daemon.builder.graph.work import Caller
+from engine.daemon.builder.options import Options
+from engine.daemon.builder.pulled import Pulled
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.progress import Progress
 from engine.daemon.buildkit.provenance.captured import Captured, UsedImage

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from engine.daemon.build import sourcechecks
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.sourcepolicies import Source
+from engine.daemon.builder import sourcechecks
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.sourcepolicies import Source
 from engine.daemon.buildkit import caching, failures, jobs, methods, policyevaluator, workers
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import asking, returned, showing, sourcemeta

@@ -6,8 +6,8 @@ Belongs to the build's thread. Base images are looked at, in the store or at the
 import contextlib
 import posixpath
 
-from engine.daemon.build import namedcontexts, sourcechecks
-from engine.daemon.build.options import Options
+from engine.daemon.builder import namedcontexts, sourcechecks
+from engine.daemon.builder.options import Options
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.lint import lintrules
 from engine.daemon.buildkit.lint.lintrules import Warned

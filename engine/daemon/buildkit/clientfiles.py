@@ -9,9 +9,9 @@ import posixpath
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
-from engine.daemon.build import mirrors
-from engine.daemon.build.context import Context, Fetching, opened, scratch, text_of
-from engine.daemon.build.graph.work import HOST_NETWORK
+from engine.daemon.builder import mirrors
+from engine.daemon.builder.context import Context, Fetching, opened, scratch, text_of
+from engine.daemon.builder.graph.work import HOST_NETWORK
 from engine.daemon.buildkit import filesync, methods, sessions, told, uploads
 from engine.daemon.buildkit.calling import Outgoing
 from engine.daemon.buildkit.jobs import Job

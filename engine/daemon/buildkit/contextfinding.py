@@ -7,13 +7,13 @@ of the client is left without what its own .dockerignore says.
 
 from collections.abc import Callable, Mapping
 
-from engine.daemon.build import namedcontexts, sourcechecks, urls
-from engine.daemon.build.converting import Base
-from engine.daemon.build.git.gitsource import GitSource
-from engine.daemon.build.graph.node import Input, Node
-from engine.daemon.build.namedcontexts import NamedContext
-from engine.daemon.build.sourcechecks import FILENAME, IMAGE, LAYOUT, LOCAL, WEB, SourceChecks
-from engine.daemon.build.sourcepolicies import Source
+from engine.daemon.builder import namedcontexts, sourcechecks, urls
+from engine.daemon.builder.converting import Base
+from engine.daemon.builder.git.gitsource import GitSource
+from engine.daemon.builder.graph.node import Input, Node
+from engine.daemon.builder.namedcontexts import NamedContext
+from engine.daemon.builder.sourcechecks import FILENAME, IMAGE, LAYOUT, LOCAL, WEB, SourceChecks
+from engine.daemon.builder.sourcepolicies import Source
 from engine.daemon.buildkit import filesync, layoutsource, sessions
 from engine.daemon.buildkit.clientfiles import ClientFiles
 from engine.daemon.buildkit.clientstore import ClientStore

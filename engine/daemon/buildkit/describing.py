@@ -7,9 +7,9 @@ import json
 import posixpath
 from collections.abc import Callable
 
-from engine.daemon.build.converting import Built, Conversion
-from engine.daemon.build.graph.node import Node
-from engine.daemon.build.localtree import Local, LocalTree
+from engine.daemon.builder.converting import Built, Conversion
+from engine.daemon.builder.graph.node import Node
+from engine.daemon.builder.localtree import Local, LocalTree
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.buildkit.provenance import nodeforms
 from engine.daemon.buildkit.provenance.captured import Captured

@@ -5,7 +5,7 @@ Pure. Source: buildkit, util/entitlements.
 
 from collections.abc import Sequence
 
-from engine.daemon.build import cdigrants
+from engine.daemon.builder import cdigrants
 from engine.errors import Forbidden, Invalid
 
 # BuildKit's name → the name in the daemon's settings.

@@ -6,7 +6,7 @@ Pure.
 import posixpath
 from collections.abc import Iterator
 
-from engine.daemon.build.copying.sources import AbsentSource
+from engine.daemon.builder.copying.sources import AbsentSource
 from engine.daemon.dockerfile.gotext import quoted
 from engine.daemon.dockerfile.statements import Misplaced
 from engine.errors import CommandFailed, EngineError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 from urllib.parse import quote_plus
 
-from engine.daemon.build.mirrors import Mirror, remembered
+from engine.daemon.builder.mirrors import Mirror, remembered
 from engine.daemon.buildkit import methods, mirror
 from engine.daemon.buildkit.calling import Outgoing
 from engine.daemon.buildkit.knownlist import KnownList

@@ -7,17 +7,17 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 
-from engine.daemon.build import directories, finishing, mirrors, scantargets, stages
-from engine.daemon.build.converting import Built, Conversion, names_of
-from engine.daemon.build.dialect import BUILDKIT
-from engine.daemon.build.graph.node import Node, reachable
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.solver import Solver
-from engine.daemon.build.localtree import Loading, Local
-from engine.daemon.build.options import Options
-from engine.daemon.build.run import Running, StepFailed
-from engine.daemon.build.scantargets import ScanTargets
-from engine.daemon.build.sourcechecks import SourceChecks
+from engine.daemon.builder import directories, finishing, mirrors, scantargets, stages
+from engine.daemon.builder.converting import Built, Conversion, names_of
+from engine.daemon.builder.dialect import BUILDKIT
+from engine.daemon.builder.graph.node import Node, reachable
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.solver import Solver
+from engine.daemon.builder.localtree import Loading, Local
+from engine.daemon.builder.options import Options
+from engine.daemon.builder.run import Running, StepFailed
+from engine.daemon.builder.scantargets import ScanTargets
+from engine.daemon.builder.sourcechecks import SourceChecks
 from engine.daemon.buildkit import (
     attestwishes,
     authority,

@@ -8,9 +8,9 @@ import contextlib
 import posixpath
 from collections.abc import Callable
 
-from engine.daemon.build.context import below, text_of
-from engine.daemon.build.graph.node import Input
-from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.builder.context import below, text_of
+from engine.daemon.builder.graph.node import Input
+from engine.daemon.builder.graph.snapshot import Snapshot
 from engine.daemon.buildkit.contextfinding import Inputs
 from engine.daemon.buildkit.progress import Progress
 from engine.daemon.images.layers import merged

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from engine.daemon.build.graph.keeper import Keeper
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Caller, Lend
+from engine.daemon.builder.graph.keeper import Keeper
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.work import Caller, Lend
 from engine.daemon.buildkit import workroom
 from engine.daemon.buildkit.llb.references import References
 from engine.daemon.buildkit.llb.rooms import Rooms

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import BinaryIO
 
-from engine.daemon.build.mirrors import Mirror
+from engine.daemon.builder.mirrors import Mirror
 from engine.daemon.buildkit.link import Stream
 from engine.kernel.syscalls import boot_id
 

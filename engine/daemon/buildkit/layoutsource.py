@@ -6,9 +6,9 @@ What the client gives is compared with its digest, and a layer's contents with w
 
 from collections.abc import Sequence
 
-from engine.daemon.build.graph.node import digest
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.builder.graph.node import digest
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.work import Work
 from engine.daemon.buildkit.clientstore import ClientStore
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms

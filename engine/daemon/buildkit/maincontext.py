@@ -7,10 +7,10 @@ that becomes another one is downloaded from there, and what becomes something el
 import json
 from collections.abc import Callable
 
-from engine.daemon.build import sourcechecks, urls
-from engine.daemon.build.graph.node import Input
-from engine.daemon.build.sourcechecks import CHECKSUM, FILENAME, LOCAL, WEB, SourceChecks
-from engine.daemon.build.sourcepolicies import Source
+from engine.daemon.builder import sourcechecks, urls
+from engine.daemon.builder.graph.node import Input
+from engine.daemon.builder.sourcechecks import CHECKSUM, FILENAME, LOCAL, WEB, SourceChecks
+from engine.daemon.builder.sourcepolicies import Source
 from engine.daemon.buildkit.contextfinding import Inputs
 from engine.daemon.buildkit.inputdirectories import CONTEXT, DOCKERFILE
 from engine.daemon.buildkit.wishes import Asked

@@ -5,8 +5,8 @@ Plain values. The job of the build keeps their layers and blobs from removal unt
 
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.daemon.build.graph.snapshot import Part, Snapshot
-from engine.daemon.build.graph.traced import Step
+from engine.daemon.builder.graph.snapshot import Part, Snapshot
+from engine.daemon.builder.graph.traced import Step
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.images.image import Image
 from engine.daemon.images.platform import Platform

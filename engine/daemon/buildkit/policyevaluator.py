@@ -11,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from engine.daemon.build import sourcechecks, sourcepolicies
-from engine.daemon.build.graph.node import Input
-from engine.daemon.build.sourcechecks import SourceChecks
-from engine.daemon.build.sourcepolicies import Source, SourcePolicies
+from engine.daemon.builder import sourcechecks, sourcepolicies
+from engine.daemon.builder.graph.node import Input
+from engine.daemon.builder.sourcechecks import SourceChecks
+from engine.daemon.builder.sourcepolicies import Source, SourcePolicies
 from engine.daemon.buildkit import methods, policyreading, sessions
 from engine.daemon.buildkit.calling import unary
 from engine.daemon.buildkit.faultwords import causes

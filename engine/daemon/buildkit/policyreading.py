@@ -6,8 +6,8 @@ Pure.
 import functools
 from collections.abc import Mapping, Sequence
 
-from engine.daemon.build import sourcepolicies
-from engine.daemon.build.sourcepolicies import Constraint, PolicyRule, SourcePolicies
+from engine.daemon.builder import sourcepolicies
+from engine.daemon.builder.sourcepolicies import Constraint, PolicyRule, SourcePolicies
 from engine.daemon.buildkit.messages import policy
 from engine.errors import Invalid, NotBuilt
 from engine.late import TYPE_CHECKING, late

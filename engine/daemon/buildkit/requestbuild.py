@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 
 from engine.annotating import Protocol
-from engine.daemon.build import options
-from engine.daemon.build.context import Source
-from engine.daemon.build.graph.work import HOST_NETWORK
-from engine.daemon.build.options import Query
+from engine.daemon.builder import options
+from engine.daemon.builder.context import Source
+from engine.daemon.builder.graph.work import HOST_NETWORK
+from engine.daemon.builder.options import Query
 from engine.daemon.buildkit import controlservice, uploads, wishes
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.messages.control import CacheOptionsEntry, Exporter, SolveRequest, StatusResponse

@@ -7,9 +7,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from engine.daemon.build.graph.node import Node
-from engine.daemon.build.graph.solver import Stopped, Teller
-from engine.daemon.build.graph.telling import Telling
+from engine.daemon.builder.graph.node import Node
+from engine.daemon.builder.graph.solver import Stopped, Teller
+from engine.daemon.builder.graph.telling import Telling
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.progress import STDERR, STDOUT, Progress, Vertex
 from engine.daemon.dockerfile.parser import Instruction

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from engine.daemon.build.context import Source
+from engine.daemon.builder.context import Source
 from engine.errors import Conflict, NotFound
 
 _PATIENCE_SECONDS = 5.0  # as long as one of two requests waits for the other

@@ -5,8 +5,8 @@ Each method runs in a thread of its own. The records are those of `docker system
 
 import time
 
-from engine.daemon.build import prune as pruning
-from engine.daemon.build.prune import Record
+from engine.daemon.builder import prune as pruning
+from engine.daemon.builder.prune import Record
 from engine.daemon.buildkit import fieldfilters
 from engine.daemon.buildkit.messages import control
 from engine.daemon.buildkit.messages.known import moment

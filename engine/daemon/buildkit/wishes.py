@@ -8,8 +8,8 @@ import csv
 from collections.abc import Callable, Mapping
 
 from engine.daemon import jsontext
-from engine.daemon.build import namedcontexts, stepgroups
-from engine.daemon.build.namedcontexts import NamedContext
+from engine.daemon.builder import namedcontexts, stepgroups
+from engine.daemon.builder.namedcontexts import NamedContext
 from engine.daemon.images import image as documents
 from engine.daemon.images import platform as platforms
 from engine.daemon.jsontext import Object

@@ -6,8 +6,8 @@ so that clients ask, and are refused in words.
 
 from collections.abc import Sequence
 
-from engine.daemon.build import cdigrants, tending
-from engine.daemon.build.tending import Rule
+from engine.daemon.builder import cdigrants, tending
+from engine.daemon.builder.tending import Rule
 from engine.daemon.buildkit.llb import knowledge
 from engine.daemon.buildkit.messages.caps import APICap
 from engine.daemon.buildkit.messages.worker import BuildkitVersion, CDIDevice, GCPolicy, WorkerRecord

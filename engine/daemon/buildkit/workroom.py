@@ -7,12 +7,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from engine.daemon.build import tending
-from engine.daemon.build.context import scratch
-from engine.daemon.build.graph.keeper import Keeper
-from engine.daemon.build.graph.results import Results
-from engine.daemon.build.graph.solver import Build, Solver, Teller, processors
-from engine.daemon.build.graph.work import Caller, Giver, Lend
+from engine.daemon.builder import tending
+from engine.daemon.builder.context import scratch
+from engine.daemon.builder.graph.keeper import Keeper
+from engine.daemon.builder.graph.results import Results
+from engine.daemon.builder.graph.solver import Build, Solver, Teller, processors
+from engine.daemon.builder.graph.work import Caller, Giver, Lend
 from engine.daemon.parts import ContainerParts
 from engine.dataclass import dataclass
 

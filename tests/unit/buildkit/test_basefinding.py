@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.daemon.build import bases
-from engine.daemon.build.graph.work import Caller
-from engine.daemon.build.options import Options
+from engine.daemon.builder import bases
+from engine.daemon.builder.graph.work import Caller
+from engine.daemon.builder.options import Options
 from engine.daemon.buildkit.basefinding import Bases
 from engine.daemon.buildkit.progress import Progress
 from engine.daemon.buildkit.provenance.captured import Captured

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.daemon.build.graph.snapshot import Part, Snapshot
-from engine.daemon.build.graph.traced import Step
+from engine.daemon.builder.graph.snapshot import Part, Snapshot
+from engine.daemon.builder.graph.traced import Step
 from engine.daemon.buildkit import caching
 from engine.daemon.buildkit.caches import cacheconfig, manifests, written
 from engine.daemon.buildkit.caches.lending import Lender

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.daemon.build.copying.remembered import Remembered
-from engine.daemon.build.mirrors import Mirror
+from engine.daemon.builder.copying.remembered import Remembered
+from engine.daemon.builder.mirrors import Mirror
 from engine.daemon.buildkit import filesync, knownlist, mirror
 from engine.daemon.buildkit.filesync import Wanted
 from engine.daemon.buildkit.messages import fsutil

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.daemon.build import mirrors
+from engine.daemon.builder import mirrors
 from engine.daemon.buildkit import jobs, sessions
 from engine.daemon.buildkit.llb import references
 from engine.daemon.buildkit.messages.control import StatusResponse

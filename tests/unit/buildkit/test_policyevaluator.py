@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.daemon.build.sourcepolicies import Source
+from engine.daemon.builder.sourcepolicies import Source
 from engine.daemon.buildkit import jobs, methods, policyevaluator
 from engine.daemon.buildkit.faultwords import causes
 from engine.daemon.buildkit.jobs import Job

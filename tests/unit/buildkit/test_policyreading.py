@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.daemon.build.sourcepolicies import Source, SourcePolicies
+from engine.daemon.builder.sourcepolicies import Source, SourcePolicies
 from engine.daemon.buildkit import policyreading
 from engine.daemon.buildkit.messages import policy
 from engine.errors import Forbidden, Invalid

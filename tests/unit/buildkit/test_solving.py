@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.daemon.build.graph.node import Input
-from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.node import Input
+from engine.daemon.builder.graph.snapshot import Snapshot
 from engine.daemon.buildkit import jobs
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import nested, solving

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.daemon.build.namedcontexts import NamedContext
+from engine.daemon.builder.namedcontexts import NamedContext
 from engine.daemon.buildkit import exporting, wishes
 from engine.daemon.buildkit.messages.control import SolveRequest
 from engine.errors import Invalid, NotBuilt

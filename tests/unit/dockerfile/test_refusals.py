@@ -7,7 +7,7 @@ in a table of their own with both.
 
 import pytest
 
-from engine.daemon.build import stages
+from engine.daemon.builder import stages
 from engine.daemon.dockerfile import parser
 from engine.errors import Invalid
 

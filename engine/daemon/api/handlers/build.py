@@ -9,10 +9,10 @@ from engine.daemon.api.progress import Progress
 from engine.daemon.api.registryauth import CONFIG_HEADER, decode_auths
 from engine.daemon.api.request import Request
 from engine.daemon.api.streams import ClientGone
-from engine.daemon.build import prune as pruning
-from engine.daemon.build.build import build as build_image
-from engine.daemon.build.graph.work import Caller
-from engine.daemon.build.options import read
+from engine.daemon.builder import prune as pruning
+from engine.daemon.builder.build import build as build_image
+from engine.daemon.builder.graph.work import Caller
+from engine.daemon.builder.options import read
 from engine.daemon.jsontext import Object
 from engine.daemon.parts import DaemonParts
 from engine.dataclass import dataclass

@@ -14,8 +14,8 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from engine.daemon.build.graph.keeper import Keeper
-from engine.daemon.build.graph.snapshot import Part, Snapshot
+from engine.daemon.builder.graph.keeper import Keeper
+from engine.daemon.builder.graph.snapshot import Part, Snapshot
 from engine.daemon.buildkit.caches import cacheconfig, manifests, written
 from engine.daemon.buildkit.caches.cacheplaces import CachePlace
 from engine.daemon.buildkit.caches.manifests import CacheBlob

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from engine.annotating import Protocol
-from engine.daemon.build.graph.snapshot import Part, Snapshot
-from engine.daemon.build.graph.traced import Step
+from engine.daemon.builder.graph.snapshot import Part, Snapshot
+from engine.daemon.builder.graph.traced import Step
 from engine.daemon.buildkit import authority
 from engine.daemon.buildkit.caches import cacheconfig, manifests, written
 from engine.daemon.buildkit.caches.written import Written

@@ -5,8 +5,8 @@ Pure. With `min` a cache has the results that are layers of the exported trees; 
 
 from collections.abc import Sequence
 
-from engine.daemon.build.graph.snapshot import Part
-from engine.daemon.build.graph.traced import Step
+from engine.daemon.builder.graph.snapshot import Part
+from engine.daemon.builder.graph.traced import Step
 from engine.daemon.buildkit.caches.cacheconfig import CacheConfig, CacheLayer, CacheRecord
 from engine.daemon.jsontext import Object
 from engine.dataclass import dataclass

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.snapshot import Snapshot
 from engine.daemon.buildkit.exporters.annotations import PREFIX, Annotations
 from engine.daemon.buildkit.exporters.attrs import Attrs
 from engine.daemon.buildkit.exporters.composing import Composed, Result, Wish

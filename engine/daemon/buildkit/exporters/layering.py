@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from engine.daemon.build.graph.snapshot import Part
+from engine.daemon.builder.graph.snapshot import Part
 from engine.daemon.images import image as documents
 from engine.daemon.images.catalogue import Catalogue
 from engine.daemon.images.content import Content, sha256

@@ -5,8 +5,8 @@ Plain values. `walk` finds them.
 
 from collections.abc import Callable, Mapping
 
-from engine.daemon.build.namedcontexts import NamedContext
-from engine.daemon.build.stages import Stage
+from engine.daemon.builder.namedcontexts import NamedContext
+from engine.daemon.builder.stages import Stage
 from engine.daemon.dockerfile import commands
 from engine.daemon.dockerfile.commands import Command
 from engine.daemon.dockerfile.ignore import Ignore

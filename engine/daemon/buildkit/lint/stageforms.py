@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from engine.daemon.build import urls
+from engine.daemon.builder import urls
 from engine.daemon.buildkit.lint.marks import Mark
 from engine.daemon.buildkit.lint.review import Opened, Review, Seen, Undefined
 from engine.daemon.dockerfile import commands

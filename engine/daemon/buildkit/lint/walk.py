@@ -7,7 +7,7 @@ many characters in all, and only so many unknown ones are noted.
 import itertools
 from collections.abc import Callable, Collection, Mapping
 
-from engine.daemon.build import namedcontexts, stages
+from engine.daemon.builder import namedcontexts, stages
 from engine.daemon.buildkit.lint.review import SCRATCH, Around, Declared, Opened, Review, Seen, Undefined
 from engine.daemon.dockerfile import commands, instructions, parser, scope, words
 from engine.daemon.dockerfile.commands import Command

@@ -10,10 +10,10 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 
-from engine.daemon.build.copying.fetching import Fetched
-from engine.daemon.build.graph.node import digest
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.builder.copying.fetching import Fetched
+from engine.daemon.builder.graph.node import digest
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.work import Work
 from engine.daemon.buildkit import layoutsource, sessions
 from engine.daemon.buildkit.clientstore import ClientStore
 from engine.daemon.buildkit.llb import layered, websource

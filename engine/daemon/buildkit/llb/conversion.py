@@ -5,9 +5,9 @@ Pure, but for the operations that it makes. What this engine does not do is refu
 
 from collections.abc import Callable, Sequence
 
-from engine.daemon.build import merging
-from engine.daemon.build.graph.node import Input, Node, Operation
-from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.builder import merging
+from engine.daemon.builder.graph.node import Input, Node, Operation
+from engine.daemon.builder.graph.snapshot import Snapshot
 from engine.daemon.buildkit.llb import (
     blobsource,
     execution,

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.annotating import TypeVar
-from engine.daemon.build import giving
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.telling import Telling
-from engine.daemon.build.graph.work import Work
-from engine.daemon.build.interacting import ERRORS, OUTPUT, Interactive, Place, Process, Talk
-from engine.daemon.build.mounting import Mount
+from engine.daemon.builder import giving
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.telling import Telling
+from engine.daemon.builder.graph.work import Work
+from engine.daemon.builder.interacting import ERRORS, OUTPUT, Interactive, Place, Process, Talk
+from engine.daemon.builder.mounting import Mount
 from engine.daemon.buildkit import sessions
 from engine.daemon.buildkit.failures import detail
 from engine.daemon.buildkit.jobs import Job

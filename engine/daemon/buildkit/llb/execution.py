@@ -6,12 +6,12 @@ Pure. What an operation of a client cannot have here is refused in words, before
 import posixpath
 from collections.abc import Sequence
 
-from engine.daemon.build import stepgroups
-from engine.daemon.build.dialect import SANDBOX
-from engine.daemon.build.graph.node import Input, Node
-from engine.daemon.build.mounting import Mount
-from engine.daemon.build.pulled import Nothing
-from engine.daemon.build.run import Command, Running, Shell
+from engine.daemon.builder import stepgroups
+from engine.daemon.builder.dialect import SANDBOX
+from engine.daemon.builder.graph.node import Input, Node
+from engine.daemon.builder.mounting import Mount
+from engine.daemon.builder.pulled import Nothing
+from engine.daemon.builder.run import Command, Running, Shell
 from engine.daemon.buildkit.llb import wellformed
 from engine.daemon.buildkit.llb.definition import Vertex
 from engine.daemon.buildkit.messages import ops

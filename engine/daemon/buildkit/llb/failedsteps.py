@@ -7,9 +7,9 @@ frontend/gateway/gateway.go, wrapSolveError.
 import json
 from collections.abc import Callable
 
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.mounting import Mount
-from engine.daemon.build.run import Running, StepFailed
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.mounting import Mount
+from engine.daemon.builder.run import Running, StepFailed
 from engine.daemon.buildkit.failures import detail
 from engine.daemon.buildkit.faultwords import causes
 from engine.daemon.buildkit.llb import execution, explaining

@@ -3,8 +3,8 @@
 Pure. What an action cannot have here is refused in words, before anything is made.
 """
 
-from engine.daemon.build.copying import permissions
-from engine.daemon.build.fileactions import (
+from engine.daemon.builder.copying import permissions
+from engine.daemon.builder.fileactions import (
     Action,
     FileActions,
     MakeDirectory,
@@ -13,7 +13,7 @@ from engine.daemon.build.fileactions import (
     Named,
     Remove,
 )
-from engine.daemon.build.treecopy import Copied
+from engine.daemon.builder.treecopy import Copied
 from engine.daemon.buildkit.llb.definition import Vertex
 from engine.daemon.buildkit.messages import ops
 from engine.daemon.dockerfile.ignore import Ignore

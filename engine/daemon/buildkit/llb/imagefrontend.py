@@ -10,10 +10,10 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.daemon.build import bases
-from engine.daemon.build.conversing import Listener, Speaker, converse
-from engine.daemon.build.dialect import BUILDKIT
-from engine.daemon.build.options import Options
+from engine.daemon.builder import bases
+from engine.daemon.builder.conversing import Listener, Speaker, converse
+from engine.daemon.builder.dialect import BUILDKIT
+from engine.daemon.builder.options import Options
 from engine.daemon.buildkit import authority, jobs, methods, policyevaluator, workers
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.link import Link

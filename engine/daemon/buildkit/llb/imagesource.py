@@ -5,12 +5,12 @@ An operation of the build graph. The image itself is what is kept, by the store;
 
 from collections.abc import Callable, Sequence
 
-from engine.daemon.build import bases, pulled
-from engine.daemon.build.dialect import BUILDKIT
-from engine.daemon.build.graph.node import digest
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
-from engine.daemon.build.options import Options
+from engine.daemon.builder import bases, pulled
+from engine.daemon.builder.dialect import BUILDKIT
+from engine.daemon.builder.graph.node import digest
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.work import Work
+from engine.daemon.builder.options import Options
 from engine.daemon.buildkit.provenance.captured import UsedImage
 from engine.daemon.images import platform as platforms
 from engine.daemon.images.image import Image

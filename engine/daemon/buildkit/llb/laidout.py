@@ -5,9 +5,9 @@ An operation of the build graph. The client is asked in each build; the digest s
 
 from collections.abc import Mapping, Sequence
 
-from engine.daemon.build.graph.node import digest
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.builder.graph.node import digest
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.work import Work
 from engine.daemon.buildkit import layoutsource, sessions
 from engine.daemon.buildkit.clientstore import ClientStore
 from engine.daemon.images.platform import Platform

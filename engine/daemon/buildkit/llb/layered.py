@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from engine.daemon.build.graph.keeper import Keeper
-from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.keeper import Keeper
+from engine.daemon.builder.graph.snapshot import Snapshot
 from engine.daemon.tar.chunkstream import Stream
 from engine.daemon.tar.writer import Chunk
 

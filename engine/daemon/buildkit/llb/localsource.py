@@ -8,12 +8,12 @@ it then. All files are root's, as with BuildKit.
 import os
 from collections.abc import Iterator, Sequence
 
-from engine.daemon.build import mirrors
-from engine.daemon.build.copying import prepare
-from engine.daemon.build.copying.request import Request
-from engine.daemon.build.graph.node import digest
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.builder import mirrors
+from engine.daemon.builder.copying import prepare
+from engine.daemon.builder.copying.request import Request
+from engine.daemon.builder.graph.node import digest
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.work import Work
 from engine.daemon.buildkit import filesync, sessions
 from engine.daemon.buildkit.llb import layered
 from engine.daemon.jsontext import parse

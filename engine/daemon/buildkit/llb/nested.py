@@ -6,9 +6,9 @@ other is bounded too.
 
 from collections.abc import Callable, Sequence
 
-from engine.daemon.build.graph.node import digest
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.builder.graph.node import digest
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.work import Work
 from engine.daemon.buildkit.llb import showing
 from engine.daemon.buildkit.llb.definition import Vertex
 from engine.daemon.buildkit.messages import ops

@@ -5,9 +5,9 @@ An operation of the build graph. The tree is made by the build that promised it;
 
 from collections.abc import Sequence
 
-from engine.daemon.build.graph.node import digest
-from engine.daemon.build.graph.snapshot import Part, Snapshot
-from engine.daemon.build.graph.work import Work
+from engine.daemon.builder.graph.node import digest
+from engine.daemon.builder.graph.snapshot import Part, Snapshot
+from engine.daemon.builder.graph.work import Work
 from engine.daemon.buildkit.llb import references
 from engine.dataclass import dataclass
 from engine.errors import NotFound

@@ -5,10 +5,10 @@ Pure. The remote's words are checked where an address is read; what this engine 
 
 from collections.abc import Mapping
 
-from engine.daemon.build import sourcechecks
-from engine.daemon.build.git import gitaddress
-from engine.daemon.build.git.gitaddress import GitAddress
-from engine.daemon.build.git.gitsource import GitSource
+from engine.daemon.builder import sourcechecks
+from engine.daemon.builder.git import gitaddress
+from engine.daemon.builder.git.gitaddress import GitAddress
+from engine.daemon.builder.git.gitsource import GitSource
 from engine.errors import Invalid, NotBuilt
 from engine.literals import BOOLEANS
 

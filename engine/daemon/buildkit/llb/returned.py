@@ -7,7 +7,7 @@ import datetime
 import json
 from collections.abc import Container, Mapping, Sequence
 
-from engine.daemon.build.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.snapshot import Snapshot
 from engine.daemon.buildkit.llb.references import Reference, References
 from engine.daemon.buildkit.messages import gateway
 from engine.daemon.buildkit.outcome import Brought, Outcome, Tree

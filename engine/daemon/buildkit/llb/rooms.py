@@ -5,7 +5,7 @@ Any thread of the build may look; the lock is held for a look or a change.
 
 import threading
 
-from engine.daemon.build.interacting import Interactive
+from engine.daemon.builder.interacting import Interactive
 from engine.dataclass import dataclass
 from engine.errors import Conflict, Invalid, NotFound
 

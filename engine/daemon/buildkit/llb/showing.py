@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 
-from engine.daemon.build.copying.wildcards import Pattern
+from engine.daemon.builder.copying.wildcards import Pattern
 from engine.daemon.buildkit.messages.fsutil import Stat
 from engine.errors import EngineError, Invalid, NotFound
 from engine.kernel import reasons

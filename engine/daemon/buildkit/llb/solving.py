@@ -8,9 +8,9 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 
-from engine.daemon.build.graph.node import Input
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.sourcepolicies import Source
+from engine.daemon.builder.graph.node import Input
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.sourcepolicies import Source
 from engine.daemon.buildkit import authority, policyevaluator, sessions
 from engine.daemon.buildkit.jobs import Job
 from engine.daemon.buildkit.llb import conversion, definition, explaining, vertices

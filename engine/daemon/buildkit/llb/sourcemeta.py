@@ -8,9 +8,9 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 
-from engine.daemon.build.copying import fetching
-from engine.daemon.build.git import checkout
-from engine.daemon.build.graph.work import HOST_NETWORK
+from engine.daemon.builder.copying import fetching
+from engine.daemon.builder.git import checkout
+from engine.daemon.builder.graph.work import HOST_NETWORK
 from engine.daemon.buildkit import authority, layoutsource, sessions
 from engine.daemon.buildkit.clientstore import ClientStore
 from engine.daemon.buildkit.faultwords import words_of

@@ -6,9 +6,9 @@ Several threads tell at once; the lock is held for a look or a change.
 import collections
 import threading
 
-from engine.daemon.build.graph.node import Node
-from engine.daemon.build.graph.solver import Teller
-from engine.daemon.build.graph.telling import Telling
+from engine.daemon.builder.graph.node import Node
+from engine.daemon.builder.graph.solver import Teller
+from engine.daemon.builder.graph.telling import Telling
 from engine.daemon.buildkit import told
 from engine.daemon.buildkit.faultwords import words_of
 from engine.daemon.buildkit.progress import Progress, Vertex

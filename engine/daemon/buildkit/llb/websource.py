@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from engine.daemon.build.copying import fetching
-from engine.daemon.build.copying.fetching import Fetched
-from engine.daemon.build.graph.node import digest
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.graph.work import HOST_NETWORK, Giver, Work
+from engine.daemon.builder.copying import fetching
+from engine.daemon.builder.copying.fetching import Fetched
+from engine.daemon.builder.graph.node import digest
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.graph.work import HOST_NETWORK, Giver, Work
 from engine.daemon.buildkit.llb import layered
 from engine.daemon.images.archives.remote import NOT_MODIFIED, Remote
 from engine.daemon.tar.writer import Chunk, Packer

@@ -8,20 +8,20 @@ import json
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.daemon.build import copies, fileactions, sourcechecks
-from engine.daemon.build.copies import Copying
-from engine.daemon.build.copying import fetching
-from engine.daemon.build.copying.request import Request
-from engine.daemon.build.git.gitaddress import GitAddress
-from engine.daemon.build.git.gitsource import GitSource
-from engine.daemon.build.graph.node import Input, Node, reachable
-from engine.daemon.build.localtree import Loading, LocalTree
-from engine.daemon.build.mounting import Mount
-from engine.daemon.build.pulled import Nothing, Pulled
-from engine.daemon.build.run import Running
-from engine.daemon.build.treecopy import Copied
-from engine.daemon.build.urls import repository
-from engine.daemon.build.workdir import MakingDirectory
+from engine.daemon.builder import copies, fileactions, sourcechecks
+from engine.daemon.builder.copies import Copying
+from engine.daemon.builder.copying import fetching
+from engine.daemon.builder.copying.request import Request
+from engine.daemon.builder.git.gitaddress import GitAddress
+from engine.daemon.builder.git.gitsource import GitSource
+from engine.daemon.builder.graph.node import Input, Node, reachable
+from engine.daemon.builder.localtree import Loading, LocalTree
+from engine.daemon.builder.mounting import Mount
+from engine.daemon.builder.pulled import Nothing, Pulled
+from engine.daemon.builder.run import Running
+from engine.daemon.builder.treecopy import Copied
+from engine.daemon.builder.urls import repository
+from engine.daemon.builder.workdir import MakingDirectory
 from engine.daemon.buildkit.layoutsource import LayoutSource
 from engine.daemon.buildkit.llb import references
 from engine.daemon.buildkit.llb.definition import digest_of

@@ -7,13 +7,13 @@ Protocol: buildkit, docs/attestations/sbom-protocol.md.
 
 from collections.abc import Sequence
 
-from engine.daemon.build.converting import Base
-from engine.daemon.build.graph.node import Input, Node
-from engine.daemon.build.graph.snapshot import Snapshot
-from engine.daemon.build.mounting import Mount
-from engine.daemon.build.options import Options
-from engine.daemon.build.pulled import Given
-from engine.daemon.build.run import Command, Running
+from engine.daemon.builder.converting import Base
+from engine.daemon.builder.graph.node import Input, Node
+from engine.daemon.builder.graph.snapshot import Snapshot
+from engine.daemon.builder.mounting import Mount
+from engine.daemon.builder.options import Options
+from engine.daemon.builder.pulled import Given
+from engine.daemon.builder.run import Command, Running
 from engine.daemon.buildkit import authority, policyevaluator
 from engine.daemon.buildkit.attestwishes import Generator
 from engine.daemon.buildkit.basefinding import Bases

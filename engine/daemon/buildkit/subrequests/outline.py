@@ -7,7 +7,7 @@ The form is BuildKit's (frontend/subrequests/outline).
 import posixpath
 from collections.abc import Iterator
 
-from engine.daemon.build import stages
+from engine.daemon.builder import stages
 from engine.daemon.buildkit.lint.review import Declared, Review, Seen
 from engine.daemon.buildkit.subrequests.columns import columns
 from engine.daemon.buildkit.subrequests.descriptions import described
