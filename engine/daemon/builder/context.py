@@ -19,12 +19,11 @@ from typing import Protocol
 
 from engine.daemon.builder import urls
 from engine.daemon.builder.copying import places
+from engine.daemon.builder.copying.archives import Members
 from engine.daemon.builder.graph.work import Giver
 from engine.daemon.dockerfile.ignore import Ignore
-from engine.daemon.tar import extract
 from engine.daemon.tar import reader as tar
 from engine.daemon.tar.compression import Unpacked
-from engine.daemon.tar.space import check_room
 from engine.daemon.tar.trees import remove_path
 from engine.dataclass import dataclass
 from engine.errors import EngineError, Invalid, NotFound, SystemFailure
@@ -198,51 +197,21 @@ def _filled(root: int, body: Source, remote: str, dockerfile: str, how: Fetching
 # The archive
 
 
-class _Into(extract.Extraction):
-    """Unpacks an archive into the context's directory.
+class _Members(Members):
+    """Every member belongs to root, as in what COPY makes of it."""
 
-    Every member belongs to root there, as in what COPY makes of it.
-    """
-
-    what = "build context"
-
-    def __init__(self, root: int):
-        super().__init__(root)
-        self._holes = 0
+    what = outside = "build context"
 
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
         """Make one member of the archive."""
-        parts = self.parts_of(entry.name)
         entry.uid = entry.gid = 0
-        self.check(entry)
-        if entry.fragments is not None:
-            # The holes of a sparse file take no space in this directory, but a copy or a digest reads them as bytes.
-            self._holes += entry.size - entry.stored
-            check_room(self.root, self._holes)
-        if parts:
-            self.make(entry, parts, reader)
-
-    def parts_of(self, name: str) -> list[str]:
-        """The parts of a member's path.
-
-        The path is cleaned first, as docker does: only one that leads out is refused.
-        """
-        clean = posixpath.normpath(name)
-        if clean == ".." or clean.startswith("../"):
-            raise Invalid(f'"{name}" is outside of the build context')
-        return [part for part in clean.split("/") if part not in ("", ".")]
+        super().add(entry, reader)
 
 
 def _unpack(root: int, source: Source) -> None:
     try:
-        with contextlib.closing(_Into(root)) as into:
-            reader = tar.TarReader(io.BufferedReader(Unpacked(source), _BUFFER))
-            for entry in reader:
-                try:
-                    into.add(entry, reader)
-                except OSError as error:
-                    raise extract.failure(entry.name, error) from error
-            into.settle_directories()
+        with contextlib.closing(_Members(root)) as into:
+            into.every(tar.TarReader(io.BufferedReader(Unpacked(source), _BUFFER)))
     except Invalid as error:
         # The request is valid and its archive is not: dockerd answers that with a 500.
         raise SystemFailure(str(error)) from error

@@ -84,15 +84,8 @@ def _unpack(root: int, place: str, top: int, file: io.BufferedReader, check: Cal
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         below = open_beneath(root, place or ".", extract.DIRECTORY)
     try:
-        with contextlib.closing(_Into(top, below)) as into:
-            reader = tar.TarReader(io.BufferedReader(Unpacked(file), _BUFFER))
-            for entry in reader:
-                check()
-                try:
-                    into.add(entry, reader)
-                except OSError as error:
-                    raise extract.failure(entry.name, error) from error
-            into.settle_directories()
+        with contextlib.closing(_Over(top, below)) as into:
+            into.every(tar.TarReader(io.BufferedReader(Unpacked(file), _BUFFER)), check)
     except Invalid as error:
         raise Invalid(f"{_FAILED}{error}") from error
     finally:
@@ -100,36 +93,36 @@ def _unpack(root: int, place: str, top: int, file: io.BufferedReader, check: Cal
             os.close(below)
 
 
-class _Into(extract.Extraction):
-    """Unpacks an archive into a tree that lies over a directory of the base.
+class Members(extract.Extraction):
+    """Unpacks an archive for a build. outside: of what a member is whose path leads out, which is refused"""
 
-    below: descriptor of the directory of the base, -1 for none
-    """
+    what, outside = "archive", "destination"
 
-    what = "archive"
-
-    def __init__(self, top: int, below: int):
-        super().__init__(top)
-        self._below = below
+    def __init__(self, root: int):
+        super().__init__(root)
         self._holes = 0
 
+    def every(self, reader: tar.TarReader, check: Callable[[], object] = lambda: None) -> None:
+        """Make all members. check: called before each. Raises EngineErrors."""
+        for entry in reader:
+            check()
+            try:
+                self.add(entry, reader)
+            except OSError as error:
+                raise extract.failure(entry.name, error) from error
+        self.settle_directories()
+
     def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
-        """Make one member of the archive."""
+        """Make one member of the archive; none may change the directory that it is unpacked into."""
         parts = self.parts_of(entry.name)
         self.check(entry)
         if entry.fragments is not None:
-            # The holes of a sparse file take no space in this directory, but in the layer they are bytes like all
-            # others.
+            # The holes of a sparse file take no space in this directory, but a layer, a copy or a digest reads them as
+            # bytes like all others.
             self._holes += entry.size - entry.stored
             check_room(self.root, self._holes)
-        # The archive may not change the destination directory itself.
-        if not parts:
-            return
-        self.make(entry, parts, reader)
-        if entry.kind != tar.FILE and self._below >= 0:
-            # The member may replace a symbolic link of the base. Directories that were opened through that link are no
-            # longer what their paths mean.
-            self._forget_open_except(-1)
+        if parts:
+            self.make(entry, parts, reader)
 
     def parts_of(self, name: str) -> list[str]:
         """The parts of a member's path.
@@ -138,8 +131,27 @@ class _Into(extract.Extraction):
         """
         clean = posixpath.normpath(name)
         if clean == ".." or clean.startswith("../"):
-            raise Invalid(f'"{name}" is outside of the destination')
+            raise Invalid(f'"{name}" is outside of the {self.outside}')
         return [part for part in clean.split("/") if part not in ("", ".")]
+
+
+class _Over(Members):
+    """Unpacks an archive into a tree that lies over a directory of the base.
+
+    below: descriptor of the directory of the base, -1 for none
+    """
+
+    def __init__(self, top: int, below: int):
+        super().__init__(top)
+        self._below = below
+
+    def add(self, entry: tar.Entry, reader: tar.TarReader) -> None:
+        """Make one member of the archive."""
+        super().add(entry, reader)
+        if entry.kind != tar.FILE and self._below >= 0:
+            # The member may replace a symbolic link of the base. Directories that were opened through that link are no
+            # longer what their paths mean.
+            self._forget_open_except(-1)
 
     def open_directory(self, path: str) -> int:
         """Open the directory of the tree. It is made where only the base has it, or where neither has it yet."""
