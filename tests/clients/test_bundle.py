@@ -367,20 +367,29 @@ def test_a_start_from_the_file_takes_about_as_long_as_from_a_clone(world: World,
     assert min(spent["file"]) < 1.8 * min(spent["clone"]), spent
 
 
+def processor_seconds(pid: int) -> float:
+    """What a process has taken of the processors so far (proc_pid_stat(5), utime and stime)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.alone
 def test_buildkit_s_first_answer_from_the_file_needs_few_modules(world: World, file: Path) -> None:
-    """They have no code in the file; what builds is loaded by the first build."""
+    """They have no code in the file; what builds is loaded by the first build. It takes 0.2 s on a quiet machine.
+
+    Seconds of the processor, which a busy one doubles; all that builds would take 1.6.
+    """
     spent = []
     for _ in range(3):
         daemon = Packed(world.directory(), world.namespaces)
         daemon.file = file
         with running(daemon):
-            began = time.monotonic()
+            before = processor_seconds(daemon.pid)
             with grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
                 channel.unary_unary(methods.CONTROL + "ListWorkers", bytes, bytes)(b"", timeout=60)
-            spent.append(time.monotonic() - began)
+            spent.append(processor_seconds(daemon.pid) - before)
     print([f"{each * 1000:.0f} ms" for each in spent])
-    assert min(spent) < patient(0.3), spent
+    assert min(spent) < patient(0.6), spent
 
 
 # Whatever is no file system of the kernel's own can be written to in the daemon's directory and nowhere else.

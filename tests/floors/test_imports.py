@@ -281,6 +281,21 @@ def test_the_first_image_does_not_bring_the_whole_house() -> None:
     assert not [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in unwanted)]
 
 
+def test_who_asks_a_builder_what_it_is_does_not_bring_what_builds() -> None:
+    """A client's first calls (ListWorkers, Info): the one file has no code of those modules."""
+    room = "engine.daemon.buildkit"
+    script = f"import sys, engine.daemon.api.handlers.buildkit, {room}.workerservice; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-S", "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert loaded.returncode == 0, loaded.stderr
+    unwanted = (
+        f"{room}.controlservice",
+        f"{room}.llb.solving",
+        f"{room}.exporters",
+        "engine.daemon.builder.converting",
+    )
+    assert not [found for found in loaded.stdout.split() if any(inside(found, bad) for bad in unwanted)]
+
+
 def test_the_spawner_never_loads_the_daemon() -> None:
     """What every container's monitor shares with the spawner stays small."""
     script = "import sys, engine.spawner.main; print(*sys.modules)"
