@@ -3,10 +3,7 @@
 import contextlib
 import hashlib
 import json
-import shutil
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,34 +13,20 @@ from engine.daemon.buildkit.messages.known import Status
 from engine.daemon.images.content import digest_of
 from engine.errors import EngineError
 from engine.protocols import grpc, protobuf
+from tests.api.policed import DATA, SUM, pages, server
 from tests.harness import web
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import frontend
-from tests.harness.gitserver import GitServer, serving
+from tests.harness.gitserver import GitServer
 from tests.harness.graphs import Writer
 from tests.harness.links import LONG
 from tests.harness.policing import ALLOW, DENY, build, converted, policing, policy_of, rule, source
 from tests.harness.registry import Registry, architecture
 
+__all__ = ["pages", "server"]
+
 BUSYBOX = "docker-image://docker.io/library/busybox:latest"
-DATA = b"of the server\n"
-SUM = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 HOST_NETWORK = ["network.host"]
-
-
-@pytest.fixture
-def pages(daemon: Daemon, world: Any) -> Iterator[str]:
-    served = {"/file": (200, {}, DATA), "/other": (200, {}, b"another\n"), "/dockerfile": (200, {}, b"FROM scratch\n")}
-    with web.serving(served, world.namespaces.socket()) as url:
-        yield url
-
-
-@pytest.fixture
-def server(daemon: Daemon, world: Any, tmp_path: Path) -> Iterator[GitServer]:
-    if shutil.which("git") is None:
-        pytest.skip("needs git")
-    with serving(tmp_path, world.namespaces.socket()) as served:
-        yield served
 
 
 def test_a_client_is_asked_about_an_image(daemon: Daemon, busybox: str) -> None:

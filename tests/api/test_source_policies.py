@@ -1,11 +1,6 @@
 """Policies on the sources of builds that a client or a frontend sends."""
 
-import hashlib
 import json
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,33 +10,18 @@ from engine.daemon.buildkit.serving import Call, Method
 from engine.daemon.images.content import digest_of
 from engine.daemon.images.image import OCI_CONFIG, OCI_MANIFEST
 from engine.errors import EngineError
-from tests.harness import web
+from tests.api.policed import DATA, SUM, pages, server
 from tests.harness.daemon import Daemon
 from tests.harness.frontends import Frontend, frontend
-from tests.harness.gitserver import GitServer, serving
+from tests.harness.gitserver import GitServer
 from tests.harness.policing import build, directory, policing, policy_of, rule, source
 from tests.harness.registry import architecture
 
+__all__ = ["pages", "server"]
+
 BUSYBOX = "docker-image://docker.io/library/busybox:latest"
-DATA = b"of the server\n"
-SUM = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 HOST_NETWORK = ["network.host"]
 NAMED = {"there": "web", "named": "git"}
-
-
-@pytest.fixture
-def pages(daemon: Daemon, world: Any) -> Iterator[str]:
-    served = {"/file": (200, {}, DATA), "/other": (200, {}, b"another\n"), "/dockerfile": (200, {}, b"FROM scratch\n")}
-    with web.serving(served, world.namespaces.socket()) as url:
-        yield url
-
-
-@pytest.fixture
-def server(daemon: Daemon, world: Any, tmp_path: Path) -> Iterator[GitServer]:
-    if shutil.which("git") is None:
-        pytest.skip("needs git")
-    with serving(tmp_path, world.namespaces.socket()) as served:
-        yield served
 
 
 def test_a_policy_holds_for_graphs(daemon: Daemon, busybox: str, pages: str) -> None:
