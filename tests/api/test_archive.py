@@ -232,6 +232,10 @@ def test_a_container_that_has_never_run_can_be_read(daemon: Daemon, container: C
         assert archive.extractfile("passwd").read() == rootfs.PASSWD.encode()
     found = status(daemon.request("HEAD", url(identifier, "/etc/hostname")))
     assert (found["size"], found["mode"] & 0o777) == (0, 0o755)  # as in the init layer of dockerd
+    failing = container("/etc/passwd")
+    assert daemon.request("POST", f"/containers/{failing}/start").status == 400
+    found = status(daemon.request("HEAD", url(failing, "/etc/hostname")))
+    assert found["size"] > 0 and found["mode"] & 0o777 == 0o644
     assert daemon.request("GET", f"/containers/{identifier}/changes").json() is None
 
 

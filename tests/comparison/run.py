@@ -5,6 +5,7 @@ row of `differences` means it, or when a row of it was not needed in a whole run
 """
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ from tests.harness import frames
 from tests.replay.compare import Departure
 
 CALLS, STARTS = 5000, 2000
+_LOOKS = 20  # at a container on both sides, until both see its end
 STORIES: tuple[Callable[[Random, str], Iterator[Step]], ...] = (
     *(containers.story, containers.story, containers.story),
     *(things.network, things.volume, things.image, things.build, things.system),
@@ -66,6 +68,17 @@ Both = Callable[..., tuple]
 """Has both sides do one thing at a time, since dockerd waits a quarter of a minute for a plugin that is not there."""
 
 
+def rest(both: Both, step: Step) -> None:
+    """Wait for the end of what a step has begun, on both sides: a busy dockerd is told of an end a little later."""
+    time.sleep(step.rest)
+    shown = Step("GET", f"{step.path.rpartition('/')[0]}/json")
+    for _ in range(_LOOKS if step.rest else 0):
+        states = [json.loads(answer.body).get("State", {}).get("Running") for answer in both(Side.send, shown)]
+        if states[0] == states[1]:
+            return
+        time.sleep(step.rest)
+
+
 def compare_calls(both: Both, report: Report, seed: str, number: int) -> int:
     """Sequences of at least so many calls; how many were sent."""
     sent = sequence = 0
@@ -74,7 +87,7 @@ def compare_calls(both: Both, report: Report, seed: str, number: int) -> int:
         chance = Random(f"{seed}/{sequence}")
         for step in STORIES[sequence % len(STORIES)](chance, label):
             theirs, ours = both(Side.send, step)
-            time.sleep(step.rest)
+            rest(both, step)
             sent += 1
             for found in comparing.departures(step, theirs, ours):
                 neutral = Departure(found.what, generalized(found.where, label), generalized(found.how, label))

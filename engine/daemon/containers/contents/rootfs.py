@@ -322,7 +322,9 @@ def _mounts_of(engine: MountParts, container: Container, where: paths.Paths, len
     """
     asked = [mount for mount in preparing.sandbox_mounts(engine, container, lent) if mount.kind != "tmpfs"]
     targets = {mount.target for mount in asked}
-    etc = files.mounted(container) if container.snapshot().started_ns else ()  # dockerd makes them at the first start
+    state = container.snapshot()
+    # dockerd makes them at the first start, also where that fails.
+    etc = files.mounted(container) if state.started_ns or state.exit_code else ()
     own = [Mount("bind", where.etc(name), f"/etc/{name}") for name in etc]
     own = [mount for mount in own if mount.target not in targets and os.path.exists(mount.source)]
     for mount in sorted((*asked, *own), key=lambda mount: mount.target.count("/")):
